@@ -1,0 +1,46 @@
+# Each target sets up what it needs: a virtual environment in .venv with the CPU build of torch.
+# It says beforehand what it will download, and installs again only when pyproject.toml or
+# constraints/cpu.txt have changed.
+#
+#   make demo PYTHON=python3.12     with another interpreter
+#   make test VENV=/somewhere/else  in another environment
+#   make test WORKERS=4             with four test processes (default: one a core, at most 8)
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= auto
+BIN = $(VENV)/bin
+
+# One thread a process: the test processes share the cores among them.
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest
+PARALLEL = -n $(WORKERS) --maxprocesses 8 --dist loadscope
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test slow bench check
+
+help: ## Show this list.
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+
+demo: $(VENV)/.ready-all ## Train a small transformer against the exact posterior; opens no browser.
+	$(BIN)/beliefspace demo
+
+test: $(VENV)/.ready-test ## Run the tests (not the slow ones).
+	$(PYTEST) $(PARALLEL)
+
+slow: $(VENV)/.ready-test ## Run the slow tests; those that open a page need Chromium.
+	$(PYTEST) $(PARALLEL) -m slow --timeout 900
+
+bench: $(VENV)/.ready-test ## Run the benchmarks and print what they measure.
+	$(PYTEST) -m benchmark --timeout 0 -s
+
+check: $(VENV)/.ready-dev ## Check style, types, layers, dead code and dependencies.
+	$(BIN)/ruff check src tests tools
+	$(BIN)/ruff format --check src tests tools
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/dead_code.py
+	$(BIN)/deptry src
+
+$(VENV)/.ready-%: pyproject.toml constraints/cpu.txt
+	$(PYTHON) tools/setup.py --venv $(VENV) --extra $*
+	@touch $@
