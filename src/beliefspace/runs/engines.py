@@ -1,0 +1,225 @@
+"""Engines that run units; the local one gives each a process of its own on this machine.
+
+Separate single-threaded processes side by side get more done than one process with several threads, and one that dies takes no other
+with it. Processes are started afresh (spawn): a fork after a numerical library started its threads can hang.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, ClassVar
+
+from beliefspace.core.errors import BeliefspaceError, Interrupted, InvalidInput
+from beliefspace.core.registry import register
+from beliefspace.runs.units import Unit
+
+Observer = Callable[[str, Mapping[str, Any]], None]
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class UnitFailed(BeliefspaceError):
+    """A unit ended with an error; ``__notes__`` holds its traceback where it was not a clear one."""
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """What a unit's process says last, when something went wrong."""
+
+    message: str
+    exit_status: int
+    details: str = ""
+
+    def error(self) -> UnitFailed:
+        error = UnitFailed(self.message)
+        error.exit_status = self.exit_status
+        if self.details:
+            error.add_note(self.details)
+        return error
+
+
+class Engine:
+    """Base of the settings of an engine."""
+
+    group: ClassVar[str] = "engines"
+
+    def run(self, units: Sequence[Unit], observe: Observer | None = None) -> None:
+        """Run every unit to its end.
+
+        Args:
+            units: with different names and directories.
+            observe: called with a unit's name and what it reports.
+
+        Raises:
+            Interrupted: on Ctrl-C, after every unit has kept what it did.
+            UnitFailed: after the others have ended, if one failed.
+        """
+        raise NotImplementedError
+
+
+@register("engines", "local")
+@dataclass(frozen=True)
+class Local(Engine):
+    """Processes on this machine.
+
+    Args:
+        workers: units at once; by default as many as cores over threads.
+        threads: of each.
+    """
+
+    workers: int | None = None
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.threads < 1 or (self.workers is not None and self.workers < 1):
+            raise InvalidInput(
+                f"an engine needs 1 worker and 1 thread or more; got {self.workers} and {self.threads}"
+            )
+
+    def run(self, units: Sequence[Unit], observe: Observer | None = None) -> None:
+        """Run the units, ``workers`` at once; see :meth:`Engine.run`."""
+        _check_distinct(units)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        most = self.workers or max(1, (cores or 1) // self.threads)
+        waiting = list(units)
+        running: dict[str, _Worker] = {}
+        failures: list[_Failure] = []
+        with _stop_flag() as stop, _thread_variables(self.threads):
+            while running or (waiting and not stop.is_set()):
+                while waiting and len(running) < most and not stop.is_set():
+                    unit = waiting.pop(0)
+                    running[unit.name] = _Worker(unit)
+                for name in _ready(running):
+                    message = running[name].receive()
+                    if isinstance(message, Mapping):
+                        if observe is not None:
+                            observe(name, message)
+                        continue
+                    running.pop(name).close()
+                    if message is not None and message.exit_status == Interrupted.exit_status:
+                        stop.set()
+                    elif message is not None and not stop.is_set():
+                        failures.append(message)
+                if stop.is_set():
+                    for worker in running.values():
+                        worker.stop()
+        if failures:
+            raise failures[0].error()
+        if stop.is_set():
+            raise Interrupted("stopped; every run kept its last step, the same command goes on")
+
+
+class _Worker:
+    """One unit in its own process, and the pipe on which it reports."""
+
+    def __init__(self, unit: Unit) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe(duplex=False)
+        self._name = unit.name
+        self._told_to_stop = False
+        self._process: BaseProcess = context.Process(
+            target=_work, args=(unit, theirs), name=unit.name, daemon=True
+        )
+        self._process.start()
+        theirs.close()
+
+    def receive(self) -> Mapping[str, Any] | _Failure | None:
+        """Return a report, or at the end None or what went wrong."""
+        try:
+            message: Mapping[str, Any] | _Failure | None = self.connection.recv()
+        except EOFError:
+            self._process.join()
+            code = self._process.exitcode
+            return _Failure(f"{self._name}: its process ended with exit code {code}", 1)
+        return message
+
+    def stop(self) -> None:
+        """Ask the unit, once, to keep what it did and end."""
+        if not self._told_to_stop:
+            self._process.terminate()
+            self._told_to_stop = True
+
+    def close(self) -> None:
+        """Wait for the process to end."""
+        self._process.join()
+        self.connection.close()
+
+
+def _work(unit: Unit, connection: Connection) -> None:
+    """Run a unit; its last message is None or what went wrong."""
+    # A Ctrl-C reaches the whole terminal group; the parent alone decides and sends SIGTERM.
+    os.setpgrp()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    outcome: _Failure | None = None
+    try:
+        unit.work()(unit.config, unit.out, connection.send)
+    except BeliefspaceError as error:
+        outcome = _Failure(f"{unit.name}: {error}", error.exit_status)
+    except BaseException as error:
+        reason = f"{unit.name}: {type(error).__name__}: {error}"
+        outcome = _Failure(reason, 1, traceback.format_exc())
+    connection.send(outcome)
+    connection.close()
+
+
+def _end_with_parent() -> None:
+    """Stop this process, as on SIGTERM, when the one that started it is gone."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _ready(running: Mapping[str, _Worker]) -> list[str]:
+    """Return the workers that have something to say, waiting a moment for the first."""
+    by_connection = {worker.connection: name for name, worker in running.items()}
+    return [by_connection[ready] for ready in wait(list(by_connection), timeout=0.2)]  # type: ignore[index]
+
+
+def _check_distinct(units: Sequence[Unit]) -> None:
+    names = [unit.name for unit in units]
+    places = [unit.out.resolve() for unit in units]
+    if len(set(names)) < len(names) or len(set(places)) < len(places):
+        raise InvalidInput(f"units need different names and directories; got {', '.join(names)}")
+
+
+@contextlib.contextmanager
+def _stop_flag() -> Iterator[threading.Event]:
+    """Turn Ctrl-C into a flag, so that running units can be told to stop in their own time."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {
+        number: signal.signal(number, lambda *_: stop.set())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _thread_variables(threads: int) -> Iterator[None]:
+    """Set, for the processes started meanwhile, how many threads numerical libraries use."""
+    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

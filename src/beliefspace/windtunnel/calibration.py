@@ -1,0 +1,219 @@
+"""How far a predictor is from Bayes, in bits, with the ladder that tells what the distance means.
+
+Symbols, all at a scored position (2512.22471 states the first as its headline; it never stands alone here):
+    entropy_error     |H_model - H_Bayes|, per sequence and position, then averaged (no cancellation across sequences)
+    kl                KL(Bayes || model): 0 only for the exact predictive
+    total_variation   half the summed absolute difference of the two distributions
+    excess            cross-entropy on the sampled outcomes, model minus Bayes: an unbiased but noisy estimate of kl
+    accuracy          how often the likeliest outcome is the sampled one
+    leaked_inside     mass on outcomes of the support that Bayes rules out
+    leaked_outside    mass outside the support (only for a model that predicts over the whole vocabulary)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from beliefspace.core.distributions import Categorical
+from beliefspace.core.errors import InvalidInput
+from beliefspace.core.jsonable import jsonable
+from beliefspace.core.statistics import Interval, curve_bootstrap
+from beliefspace.core.streams import Stream
+from beliefspace.windtunnel.ladder import ladder
+from beliefspace.windtunnel.predictions import Predictor, predict
+from beliefspace.windtunnel.tasks.base import Batch, Predictive, Task
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One quantity over an evaluation set.
+
+    Attributes:
+        mean: over sequences and scored positions.
+        interval: 95 % bootstrap interval of the mean over sequences; None where the mean is infinite.
+        by_position: mean at each scored position, ``[P]``.
+        worst: the largest of them.
+        worst_position: its place in the sequence (0-based token).
+    """
+
+    mean: float
+    interval: Interval | None
+    by_position: tuple[float, ...]
+    worst: float
+    worst_position: int
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Every quantity of one predictor; see the module's symbols. The last three are for categorical outcomes only."""
+
+    kl_bits: Measure
+    entropy_error_bits: Measure
+    total_variation: Measure
+    excess_cross_entropy_bits: Measure
+    entropy_bits: Measure
+    accuracy: Measure | None = None
+    leaked_inside: Measure | None = None
+    leaked_outside: Measure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score(Measures):
+    """A predictor's measures, the ladder on the same batch, and how they were taken.
+
+    Attributes:
+        positions: the scored positions, ``[P]``.
+        bayes_entropy_bits: entropy of the exact predictive, by position, ``[P]``.
+        ladder: measures of the reference predictors.
+        alternatives: KL(other exact posterior || model), where the task has other priors to compare with.
+        support: "outcomes" or "vocabulary": what the predictor spreads its mass over.
+        sequences: size of the evaluation set.
+        seed: its seed.
+        evaluation_hash: sha256 of its inputs and targets; equal hashes mean the same set.
+    """
+
+    positions: tuple[int, ...]
+    bayes_entropy_bits: tuple[float, ...]
+    ladder: Mapping[str, Measures]
+    alternatives: Mapping[str, Measure]
+    support: str
+    sequences: int
+    seed: int
+    evaluation_hash: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON (infinities as strings)."""
+        plain: dict[str, Any] = jsonable(self)
+        return plain
+
+    def to_markdown(self) -> str:
+        """Return a table: this predictor first, then the ladder."""
+        rows = [("this model", self), *self.ladder.items()]
+        head = "| predictor | KL(Bayes to it), bits | entropy error, bits | worst KL | leaked mass |"
+        lines = [head, "|---|---|---|---|---|"]
+        for name, one in rows:
+            leaked = sum(part.mean for part in (one.leaked_inside, one.leaked_outside) if part)
+            numbers = (one.kl_bits.mean, one.entropy_error_bits.mean, one.kl_bits.worst, leaked)
+            lines.append(f"| {name} | " + " | ".join(f"{x:.3g}" for x in numbers) + " |")
+        return "\n".join(lines)
+
+
+def evaluation_batch(task: Task, sequences: int, seed: int) -> Batch:
+    """Draw the evaluation set of a seed: its purpose keeps it apart from all training data."""
+    return task.batch(sequences, Stream(seed, "evaluate"))
+
+
+def score(predictor: Predictor, task: Task, sequences: int = 2048, seed: int = 0) -> Score:
+    """Measure how far a predictor is from the exact posterior predictive.
+
+    Args:
+        predictor: any callable or ``torch.nn.Module``; see :func:`beliefspace.windtunnel.predictions.predict`.
+        task: what it is scored on.
+        sequences: fresh sequences, at least 2.
+        seed: of the evaluation set.
+
+    Returns:
+        The score, with the ladder on the same sequences.
+
+    Raises:
+        InvalidInput: if there are too few sequences or the predictor's outputs do not fit.
+    """
+    if sequences < 2:
+        raise InvalidInput(f"an interval needs 2 sequences or more; got sequences = {sequences}")
+    batch = evaluation_batch(task, sequences, seed)
+    believed = predict(predictor, task, batch)
+    whole = isinstance(believed, Categorical) and believed.support != batch.predictive.support
+    bayes = {"entropy": batch.predictive.entropy_bits()}
+    others = {
+        name: _aligned(exact, believed).kl_bits(believed)
+        for name, exact in task.alternatives(batch).items()
+    }
+    return Score(
+        **vars(measure(believed, batch, seed)),
+        positions=tuple(np.unique(batch.columns).tolist()),
+        bayes_entropy_bits=_summaries(bayes, batch, seed)["entropy"].by_position,
+        ladder={name: measure(rung, batch, seed) for name, rung in ladder(task, batch).items()},
+        alternatives=_summaries(others, batch, seed) if others else {},
+        support="vocabulary" if whole else "outcomes",
+        sequences=sequences,
+        seed=seed,
+        evaluation_hash=evaluation_hash(batch),
+    )
+
+
+def measure(believed: Predictive, batch: Batch, seed: int = 0) -> Measures:
+    """Compare a predictive with the exact one of a batch.
+
+    Args:
+        believed: ``s`` rows, over the batch's support or over the whole vocabulary.
+        batch: the sequences and their exact predictive.
+        seed: of the bootstrap.
+    """
+    exact = _aligned(batch.predictive, believed)
+    entropy = believed.entropy_bits()
+    rows = {
+        "kl_bits": exact.kl_bits(believed),
+        "entropy_error_bits": np.abs(entropy - exact.entropy_bits()),
+        "total_variation": exact.total_variation(believed),
+        "entropy_bits": entropy,
+    }
+    if isinstance(exact, Categorical) and isinstance(believed, Categorical):
+        possible = np.isin(exact.support, batch.predictive.support)
+        outcomes = np.flatnonzero(possible)[batch.outcomes]
+        mass = np.exp(believed.log_probs)
+        ruled_out = np.isneginf(exact.log_probs)
+        rows["accuracy"] = (np.argmax(mass, axis=1) == outcomes).astype(np.float64)
+        rows["leaked_inside"] = np.where(ruled_out & possible, mass, 0.0).sum(axis=1)
+        rows["leaked_outside"] = mass[:, ~possible].sum(axis=1)
+    else:
+        outcomes = batch.outcomes
+    excess = believed.surprisal_bits(outcomes) - exact.surprisal_bits(outcomes)
+    rows["excess_cross_entropy_bits"] = excess
+    return Measures(**_summaries(rows, batch, seed))
+
+
+def evaluation_hash(batch: Batch) -> str:
+    """Return the sha256 of a batch's inputs, scored positions and targets."""
+    digest = hashlib.sha256()
+    for array in (batch.inputs, batch.scored, batch.targets):
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _aligned(exact: Predictive, believed: Predictive) -> Predictive:
+    """The exact predictive over the outcomes that the other one spreads its mass over."""
+    if isinstance(exact, Categorical) and isinstance(believed, Categorical):
+        return exact if exact.support == believed.support else exact.expand(len(believed.support))
+    return exact
+
+
+def _summaries(
+    rows: Mapping[str, Float64[np.ndarray, " s"]], batch: Batch, seed: int
+) -> dict[str, Measure]:
+    """Summarise quantities given per scored entry; sequences are what is resampled."""
+    sequence, column = np.nonzero(batch.scored)
+    positions, place = np.unique(column, return_inverse=True)
+    in_sequence, at_position = np.bincount(sequence), np.bincount(place)
+    # A sequence counts by its number of scored positions, so that the bootstrap is of the very mean reported.
+    weight = in_sequence / in_sequence.mean()
+    columns = [np.bincount(sequence, value) / in_sequence * weight for value in rows.values()]
+    estimates = curve_bootstrap(np.stack(columns, axis=1), Stream(seed, "bootstrap"))
+    summaries = {}
+    for (name, value), estimate in zip(rows.items(), estimates, strict=True):
+        by_position = np.bincount(place, value) / at_position
+        worst = int(np.argmax(by_position))
+        summaries[name] = Measure(
+            estimate.mean,
+            estimate.interval,
+            tuple(by_position.tolist()),
+            float(by_position[worst]),
+            int(positions[worst]),
+        )
+    return summaries

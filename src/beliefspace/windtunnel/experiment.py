@@ -1,0 +1,125 @@
+"""Several training runs at once: arms and seeds, each a unit in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from beliefspace.core.config import content_hash, from_dict, from_toml, to_dict
+from beliefspace.core.errors import InvalidInput, RunExists
+from beliefspace.core.registry import name_of
+from beliefspace.core.store import Run
+from beliefspace.runs.engines import Engine, Local
+from beliefspace.runs.units import Report, Unit
+from beliefspace.windtunnel.models.base import ModelSpec
+from beliefspace.windtunnel.recipe import Recipe, Schedule
+from beliefspace.windtunnel.tasks.base import Task
+
+Observer = Callable[[str, Mapping[str, Any]], None]
+
+
+def train(
+    task: Task,
+    arms: Sequence[ModelSpec] | ModelSpec | Mapping[str, ModelSpec],
+    *,
+    seeds: int | Sequence[int] = 3,
+    budget: str = "5min",
+    targets: Literal["sampled", "posterior"] = "sampled",
+    out: str | Path,
+    observe: Observer | None = None,
+) -> dict[str, Run]:
+    """Train every arm with every seed on a task; call it again to go on after a stop.
+
+    Args:
+        task: what is learned.
+        arms: one model or several; in a mapping the keys name them.
+        seeds: how many (0, 1, ...), or which.
+        budget: of each run; see :mod:`beliefspace.windtunnel.recipe`.
+        targets: see :class:`beliefspace.windtunnel.recipe.Recipe`.
+        out: directory of the whole; each run is at ``out/ARM/seed-N``.
+        observe: called with a run's name and its progress.
+
+    Returns:
+        The finished runs by name.
+    """
+    seeds = range(seeds) if isinstance(seeds, int) else seeds
+    recipes = {
+        f"{name}/seed-{seed}": Recipe(
+            task, model, schedule=Schedule(budget), targets=targets, seed=seed
+        )
+        for name, model in _named(arms).items()
+        for seed in seeds
+    }
+    return run_recipes(recipes, Path(out), observe=observe)
+
+
+def run_recipes(
+    recipes: Mapping[str, Recipe],
+    out: Path,
+    *,
+    workers: int | None = None,
+    observe: Observer | None = None,
+) -> dict[str, Run]:
+    """Train named recipes side by side; finished ones are kept, stopped ones resumed.
+
+    Args:
+        recipes: by name; the run is at ``out/NAME`` (at ``out`` itself for the name "").
+        out: directory of the whole.
+        workers: runs at once; by default one per core.
+        observe: called with a run's name and its progress, the fields of ``training.Progress``.
+
+    Raises:
+        RunExists: if a directory holds a run of another recipe; nothing is started then.
+        Interrupted: on Ctrl-C; every run can be resumed by the same call.
+    """
+    places = {name: out / name for name in recipes}
+    for name, recipe in recipes.items():
+        _check_place(places[name], recipe)
+    threads = max(recipe.hardware.threads for recipe in recipes.values())
+    engine: Engine = Local(workers, threads)
+    units = [
+        Unit(name or out.name, f"{__name__}:train_unit", to_dict(recipe), places[name])
+        for name, recipe in recipes.items()
+    ]
+    engine.run(units, observe)
+    return {name: Run.open(place) for name, place in places.items()}
+
+
+def train_unit(config: Mapping[str, Any], out: Path, report: Report) -> None:
+    """Train or go on with one recipe; the function of a training unit."""
+    from beliefspace.windtunnel.training import resume
+    from beliefspace.windtunnel.training import train as train_one
+
+    if (out / "run.json").exists():
+        resume(out, lambda progress: report(vars(progress)))
+    else:
+        train_one(from_dict(Recipe, config), out, lambda progress: report(vars(progress)))
+
+
+def _check_place(place: Path, recipe: Recipe) -> None:
+    """Raise unless a recipe can be started at a place, or gone on with."""
+    if not (place / "run.json").exists():
+        Run.check_free(place)
+        return
+    found = from_toml(Recipe, Run.open(place).config_toml(), where=str(place / "config.toml"))
+    if recipe.schedule.steps is None:
+        found = replace(found, schedule=replace(found.schedule, steps=None))
+    if content_hash(found) != content_hash(recipe):
+        raise RunExists(f"{place} holds a run of another recipe; give another --out, or remove it")
+
+
+def _named(arms: Sequence[ModelSpec] | ModelSpec | Mapping[str, ModelSpec]) -> Mapping[str, ModelSpec]:
+    if isinstance(arms, Mapping):
+        return arms
+    if isinstance(arms, ModelSpec):
+        arms = [arms]
+    names = [name_of(arm)[1] for arm in arms]
+    labels = [
+        name if names.count(name) == 1 else f"{name}-{number}"
+        for number, name in enumerate(names, start=1)
+    ]
+    if not labels:
+        raise InvalidInput("nothing to train: arms is empty")
+    return dict(zip(labels, arms, strict=True))

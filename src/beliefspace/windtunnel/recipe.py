@@ -1,0 +1,176 @@
+"""A training run, as settings: everything that its result depends on, and nothing else.
+
+A budget is written as a number and a unit: "4000 steps", "20M predictions" (scored positions seen), "5 min" (of wall clock) or
+"6 cpu-min". A time is measured out once, before the run, into a number of steps; the recorded recipe holds that number, so that
+a resumed run follows the same schedule.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+from beliefspace.core.errors import InvalidInput, unknown_name
+from beliefspace.windtunnel.models.base import ModelSpec
+from beliefspace.windtunnel.optimizers import Muon, OptimizerSpec
+from beliefspace.windtunnel.tasks.base import Task
+
+_SECONDS = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+}
+_COUNTS = {"step": "steps", "steps": "steps", "prediction": "predictions"}
+_COUNTS["predictions"] = "predictions"
+_PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to train.
+
+    Attributes:
+        amount: number of ``unit``.
+        unit: "steps", "predictions", "seconds" of wall clock, or "cpu-seconds" of this process.
+    """
+
+    amount: float
+    unit: Literal["steps", "predictions", "seconds", "cpu-seconds"]
+
+
+def parse_budget(text: str) -> Budget:
+    """Read a budget such as "4000 steps", "20M predictions", "5 min", "90s" or "6 cpu-min".
+
+    Raises:
+        InvalidInput: if the text is not a positive number with a known unit.
+    """
+    match = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([kMG]?)\s*(cpu-)?([a-z]+)\s*", text)
+    expected = 'expected for example "4000 steps", "20M predictions", "5min" or "6 cpu-min"'
+    if match is None:
+        raise InvalidInput(f"a budget of {text!r} cannot be read; {expected}")
+    number, prefix, cpu, unit = match.groups()
+    try:
+        amount = float(number) * _PREFIXES[prefix]
+    except ValueError:
+        raise InvalidInput(f"a budget of {text!r} cannot be read; {expected}") from None
+    if amount <= 0:
+        raise InvalidInput(f"a budget is more than nothing; got {text!r}")
+    if unit in _SECONDS:
+        return Budget(amount * _SECONDS[unit], "cpu-seconds" if cpu else "seconds")
+    if unit in _COUNTS and not cpu:
+        kind: Literal["steps", "predictions"] = (
+            "steps" if _COUNTS[unit] == "steps" else "predictions"
+        )
+        return Budget(amount, kind)
+    raise unknown_name("unit of a budget", unit, [*_SECONDS, *_COUNTS])
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How many steps, of which size, at which rate.
+
+    Args:
+        budget: see the module's text.
+        steps: the number that the budget came to; left out, it is worked out from the budget.
+        batch: sequences per step.
+        warmup_steps: over which the rate rises linearly (at most a tenth of all steps).
+        decay: shape of the fall to zero, from the end of the warm-up to the last step.
+        clip: largest norm of the whole gradient; 0 for no limit.
+    """
+
+    budget: str = "5min"
+    steps: int | None = None
+    batch: int = 60
+    warmup_steps: int = 100
+    decay: Literal["linear", "cosine", "constant"] = "linear"
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        parse_budget(self.budget)
+        if self.steps is not None and self.steps < 1:
+            raise InvalidInput(f"training takes 1 step or more; got steps = {self.steps}")
+        if self.batch < 1:
+            raise InvalidInput(f"a batch holds 1 sequence or more; got batch = {self.batch}")
+        if self.warmup_steps < 0 or self.clip < 0:
+            raise InvalidInput(
+                f"warmup_steps and clip are 0 or more; got {self.warmup_steps} and {self.clip}"
+            )
+
+    def rate(self, step: int, steps: int) -> float:
+        """Return the fraction of the highest rate at ``step`` of ``steps``, in (0, 1]."""
+        warmup = min(self.warmup_steps, steps // 10)
+        if step < warmup:
+            return (step + 1) / (warmup + 1)
+        if self.decay == "constant":
+            return 1.0
+        left = (steps - step) / (steps - warmup)
+        return left if self.decay == "linear" else math.sin(0.5 * math.pi * left) ** 2
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How the finished model is scored, and how often a running one is looked at.
+
+    Args:
+        sequences: fresh sequences of the final score.
+        seed: of that evaluation set.
+        looks: how often the distance from Bayes is measured during training.
+    """
+
+    sequences: int = 2048
+    seed: int = 0
+    looks: int = 40
+
+    def __post_init__(self) -> None:
+        if self.sequences < 2 or self.looks < 1:
+            raise InvalidInput(
+                f"evaluation needs 2 sequences and 1 look or more; got {self.sequences} "
+                f"and {self.looks}"
+            )
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Where the arithmetic runs; part of the recipe because the last bits depend on it.
+
+    Args:
+        device: "cpu", "cuda", "cuda:1", "mps", ...
+        threads: of one run; side by side, runs with one thread each get more done than one with several.
+    """
+
+    device: str = "cpu"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise InvalidInput(f"a run uses 1 thread or more; got threads = {self.threads}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One training run.
+
+    Args:
+        task: what is learned.
+        model: what learns it.
+        optimizer: how.
+        schedule: for how long.
+        targets: "sampled", the outcome drawn (the scientific claim), or "posterior", the exact predictive: the same expected
+            gradient, whose noise vanishes as the model nears Bayes, for quick models. Every result says which.
+        balanced: draw batches that cover a symmetry of the task (each sequence is still distributed as the task says).
+        seed: of the data and of the initial weights.
+        evaluation: how it is scored.
+        hardware: where it runs.
+    """
+
+    task: Task
+    model: ModelSpec
+    optimizer: OptimizerSpec = field(default_factory=Muon)
+    schedule: Schedule = field(default_factory=Schedule)
+    targets: Literal["sampled", "posterior"] = "sampled"
+    balanced: bool = False
+    seed: int = 0
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    hardware: Hardware = field(default_factory=Hardware)

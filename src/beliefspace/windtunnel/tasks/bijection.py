@@ -1,0 +1,311 @@
+"""Bijection elimination: each pair that is shown rules values out (2512.22471, tasks).
+
+A bijection of V keys onto V values is drawn; its pairs are shown one after another, and at each key the model is asked for the
+value. One sequence with V = 4, in format B (values have tokens of their own, V ... 2V - 1, written 4-7 here)::
+
+    position     0    1    2    3    4    5    6
+    input        2    5    0    7    3    4    1
+    is a        key value key value key value key
+    target       1         3         0         2          (index of the value)
+    Bayes     1/4,1/4,..   1/3 on {0,2,3}  1/2 on {0,2}   certain
+    bits         2        1.58      1         0
+
+In format A keys and values share the tokens 0 ... V - 1, all pairs are complete, and a last key from the context asks for recall.
+
+Symbols:
+    V        keys, and values                                    ``values``
+    L        pairs in a sequence                                 ``pairs``
+    x, y     keys and values of the pairs, in order              ``[n, L]``
+    q        queries: every key, and in format A the last one    ``[n, S]``, S = L or L + 1
+    m        distinct values seen before a query                 ``[n, S]``
+
+The posterior predictive (2512.22471): certain where the key was seen, else uniform over the V - m values not seen (a bijection) or
+over all V (an independent map, which isolates binding). With a finite pool of N fixed latents it is the vote of the members that
+agree with every pair so far, so a model that memorised its training latents can be told from one that learned the rule.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from beliefspace.core.distributions import Categorical
+from beliefspace.core.errors import InvalidInput
+from beliefspace.core.registry import register
+from beliefspace.core.streams import Stream
+from beliefspace.windtunnel.tasks.base import (
+    Batch,
+    CategoricalOutputs,
+    Predictive,
+    Primitive,
+    Task,
+    TokenInputs,
+    check_sequences,
+)
+from beliefspace.windtunnel.tasks.finite_pool import Evidence, agreement, votes
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What one batch was drawn as.
+
+    Attributes:
+        table: the drawn latent, value of each key, ``[n, V]``.
+        keys: the keys in the order shown, ``[n, L]``.
+        queries: the keys at the scored positions, ``[n, S]``.
+        member: index of the latent in the pool ``[n]``, or None.
+    """
+
+    table: Int64[np.ndarray, "n V"]
+    keys: Int64[np.ndarray, "n L"]
+    queries: Int64[np.ndarray, "n S"]
+    member: Int64[np.ndarray, " n"] | None
+
+    @property
+    def values(self) -> Int64[np.ndarray, "n L"]:
+        """The value of each key shown."""
+        return np.take_along_axis(self.table, self.keys, axis=1)
+
+
+@register("tasks", "bijection")
+@dataclass(frozen=True)
+class Bijection(Task):
+    """Learn a mapping from its pairs, by elimination or by look-up.
+
+    Args:
+        values: number of keys and of values, V >= 2.
+        pairs: pairs in a sequence, L; by default as many as values.
+        format: "B", values with their own tokens, ending at a key (2L - 1 tokens), or "A", shared tokens, then one key from the
+            context (2L + 1 tokens).
+        keys: "distinct", each key once, or "repeated", drawn with replacement.
+        mapping: "bijection", or "map", values drawn independently (with repeated keys: the binding variant).
+        pool: None for the full prior, or the number N of fixed latents, equally likely.
+        pool_seed: which pool.
+    """
+
+    values: int = 20
+    pairs: int | None = None
+    format: Literal["A", "B"] = "B"
+    keys: Literal["distinct", "repeated"] = "distinct"
+    mapping: Literal["bijection", "map"] = "bijection"
+    pool: int | None = None
+    pool_seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.values < 2:
+            raise InvalidInput(f"a bijection needs 2 values or more; got values = {self.values}")
+        if self.pairs is not None and self.pairs < 1:
+            raise InvalidInput(f"a sequence shows 1 pair or more; got pairs = {self.pairs}")
+        if self.keys == "distinct" and self.shown > self.values:
+            raise InvalidInput(
+                f"distinct keys allow at most {self.values} pairs; got pairs = {self.pairs} "
+                '(use keys = "repeated" for more)'
+            )
+        if self.pool is not None and self.pool < 1:
+            raise InvalidInput(f"a pool holds 1 latent or more; got pool = {self.pool}")
+
+    @property
+    def shown(self) -> int:
+        """Pairs in a sequence, L."""
+        return self.values if self.pairs is None else self.pairs
+
+    @property
+    def primitives(self) -> tuple[Primitive, ...]:
+        """Elimination accumulates; a key that comes again must be bound to its value."""
+        needs: list[Primitive] = []
+        if self.mapping == "bijection" or self.pool is not None:
+            needs.append("accumulation")
+        if self.keys == "repeated" or self.format == "A":
+            needs.append("binding")
+        return tuple(needs)
+
+    @property
+    def inputs(self) -> TokenInputs:
+        """V tokens shared (format A), or V for keys and V for values (format B)."""
+        return TokenInputs(self.values if self.format == "A" else 2 * self.values)
+
+    @property
+    def outputs(self) -> CategoricalOutputs:
+        """The tokens of the values."""
+        first = 0 if self.format == "A" else self.values
+        return CategoricalOutputs(tuple(range(first, first + self.values)))
+
+    @property
+    def length(self) -> int:
+        """2L + 1 tokens in format A, 2L - 1 in format B."""
+        return 2 * self.shown + (1 if self.format == "A" else -1)
+
+    @property
+    def hypothesis_bits(self) -> float:
+        """log2 of V!, of V**V, or of the size of the pool."""
+        if self.pool is not None:
+            return math.log2(self.pool)
+        if self.mapping == "bijection":
+            return math.lgamma(self.values + 1) / math.log(2)
+        return self.values * math.log2(self.values)
+
+    @classmethod
+    def tiny(cls) -> tuple[Task, ...]:
+        """Every format, way of drawing keys, and mapping, at V = 4 and 5; and two pools."""
+        variants = itertools.product(("A", "B"), ("distinct", "repeated"), ("bijection", "map"))
+        full = [cls(4, None, form, keys, mapping) for form, keys, mapping in variants]
+        pools = [cls(5, 4, "B", "distinct", pool=7), cls(4, 6, "A", "repeated", "map", pool=5)]
+        return (*full, cls(6, 3), *pools)
+
+    def batch(self, sequences: int, stream: Stream, step: int = 0) -> Batch:
+        """Draw latents from the prior, then keys, then (format A) the key to recall."""
+        check_sequences(sequences)
+        return self._assemble(self._draw(sequences, stream, step))
+
+    def balanced(self, sequences: int, stream: Stream, step: int = 0) -> Batch:
+        """Draw ceil(n / V) sequences and give each with all V cyclic shifts of its values."""
+        check_sequences(sequences)
+        if self.pool is not None:
+            raise InvalidInput("a finite pool has no symmetry to balance; use balanced = false")
+        base = self._draw(-(-sequences // self.values), stream, step)
+        row = np.arange(sequences)
+        source, shift = row // self.values, row % self.values
+        table = (base.table[source] + shift[:, None]) % self.values
+        return self._assemble(Pairs(table, base.keys[source], base.queries[source], None))
+
+    def ladder(self, batch: Batch) -> Mapping[str, Predictive]:
+        """Bags of seen values: a logit of -c for each value seen, whatever the key."""
+        seen = self._seen_values(batch.latent)
+        support = self.outputs.support
+        rungs = {}
+        for penalty in (5, 10, 20):
+            log_probs = np.where(seen, -float(penalty), 0.0).reshape(-1, self.values)
+            log_probs -= np.logaddexp.reduce(log_probs, axis=1, keepdims=True)
+            rungs[f"bag-of-values c={penalty}"] = Categorical(log_probs, support)
+        return rungs
+
+    def alternatives(self, batch: Batch) -> Mapping[str, Predictive]:
+        """With a pool: the predictive of the full prior, which a model that generalises follows."""
+        if self.pool is None:
+            return {}
+        return {"full prior": self._full_prior(batch.latent)}
+
+    def reference(self, batch: Batch) -> Categorical:
+        """Bayes' rule over every latent of the prior, one sequence and one query at a time."""
+        hypotheses = list(self._every_latent())
+        first_value = self.outputs.support[0]
+        rows = []
+        for tokens, scored in zip(batch.inputs.tolist(), batch.scored.tolist(), strict=True):
+            for position in np.flatnonzero(scored):
+                shown = list(zip(tokens[:position:2], tokens[1:position:2], strict=True))
+                votes = [0] * self.values
+                for hypothesis in hypotheses:
+                    if all(hypothesis[key] == value - first_value for key, value in shown):
+                        votes[hypothesis[tokens[position]]] += 1
+                rows.append(votes)
+        return _normalised(np.array(rows, dtype=np.float64), self.outputs.support)
+
+    def _every_latent(self) -> Iterator[tuple[int, ...]]:
+        if self.pool is not None:
+            return (tuple(member) for member in _pool(self).tolist())
+        if self.mapping == "bijection":
+            return itertools.permutations(range(self.values))
+        return itertools.product(range(self.values), repeat=self.values)
+
+    def _draw(self, rows: int, stream: Stream, step: int) -> Pairs:
+        member = None
+        if self.pool is not None:
+            member = stream.integers(step, rows, 1, self.pool, "member")[:, 0]
+            table = _pool(self)[member]
+        else:
+            table = _latents(self, rows, stream, step)
+        if self.keys == "distinct":
+            keys = stream.permutations(step, rows, self.values, "keys")[:, : self.shown]
+        else:
+            keys = stream.integers(step, rows, self.shown, self.values, "keys")
+        queries = keys
+        if self.format == "A":
+            again = stream.integers(step, rows, 1, self.shown, "recall")
+            queries = np.concatenate([keys, np.take_along_axis(keys, again, axis=1)], axis=1)
+        return Pairs(table, keys, queries, member)
+
+    def _assemble(self, pairs: Pairs) -> Batch:
+        rows = len(pairs.keys)
+        inputs = np.empty((rows, self.length), dtype=np.int64)
+        inputs[:, 0::2] = pairs.queries
+        complete = inputs[:, 1::2].shape[1]
+        inputs[:, 1::2] = pairs.values[:, :complete] + self.outputs.support[0]
+        scored = np.zeros((rows, self.length), dtype=bool)
+        scored[:, 0::2] = True
+        targets = np.full((rows, self.length), -1, dtype=np.int64)
+        targets[:, 0::2] = np.take_along_axis(pairs.table, pairs.queries, axis=1)
+        return Batch(
+            inputs,
+            scored,
+            targets,
+            pairs,
+            lambda: self._predictive(pairs),
+            lambda: self._belief(pairs),
+        )
+
+    def _predictive(self, pairs: Pairs) -> Categorical:
+        if self.pool is None:
+            return self._full_prior(pairs)
+        return _normalised(votes(_pool(self), _evidence(pairs)), self.outputs.support)
+
+    def _belief(self, pairs: Pairs) -> Categorical:
+        """Posterior over the pool's members; else over the value of the key in question."""
+        if self.pool is None:
+            return self._predictive(pairs)
+        return _normalised(agreement(_pool(self), _evidence(pairs)), tuple(range(self.pool)))
+
+    def _full_prior(self, pairs: Pairs) -> Categorical:
+        seen = self._seen_values(pairs)
+        free = ~seen if self.mapping == "bijection" else np.ones_like(seen)
+        value = np.take_along_axis(pairs.table, pairs.queries, axis=1)
+        certain = np.arange(self.values) == value[:, :, None]
+        free = np.where(_seen_keys(pairs)[:, :, None], certain, free)
+        return _normalised(free.astype(np.float64), self.outputs.support)
+
+    def _seen_values(self, pairs: Pairs) -> Bool[np.ndarray, "n S V"]:
+        rows, queries = pairs.queries.shape
+        seen = np.zeros((rows, queries + 1, self.values), dtype=bool)
+        shown = pairs.values
+        for pair in range(shown.shape[1]):
+            seen[:, pair + 1] = seen[:, pair]
+            seen[np.arange(rows), pair + 1, shown[:, pair]] = True
+        return seen[:, :queries]
+
+
+def _seen_keys(pairs: Pairs) -> Bool[np.ndarray, "n S"]:
+    """Whether each query's key was shown in an earlier pair."""
+    queries, shown = pairs.queries.shape[1], pairs.keys.shape[1]
+    earlier = np.arange(shown)[None, :] < np.arange(queries)[:, None]
+    return ((pairs.queries[:, :, None] == pairs.keys[:, None, :]) & earlier).any(axis=2)
+
+
+def _evidence(pairs: Pairs) -> Evidence:
+    return Evidence(pairs.keys, pairs.values, pairs.queries)
+
+
+def _normalised(
+    weights: Float64[np.ndarray, "*rows outcomes"], support: tuple[int, ...]
+) -> Categorical:
+    with np.errstate(divide="ignore"):
+        log_probs = np.log(weights / weights.sum(axis=-1, keepdims=True))
+    return Categorical(log_probs.reshape(-1, weights.shape[-1]), support)
+
+
+def _latents(task: Bijection, rows: int, stream: Stream, step: int) -> Int64[np.ndarray, "n V"]:
+    if task.mapping == "bijection":
+        return stream.permutations(step, rows, task.values, "latent")
+    return stream.integers(step, rows, task.values, task.values, "latent")
+
+
+@lru_cache(maxsize=8)
+def _pool(task: Bijection) -> Int64[np.ndarray, "N V"]:
+    """The fixed latents of a pool task; drawn once from the pool's own stream."""
+    assert task.pool is not None
+    return _latents(task, task.pool, Stream(task.pool_seed, "pool"), 0)
