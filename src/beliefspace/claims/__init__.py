@@ -1,0 +1,1 @@
+"""The ledger of published claims, and verdicts on them computed from runs."""

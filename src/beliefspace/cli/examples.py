@@ -1,0 +1,114 @@
+"""One sequence of a task as a person would write it down, with the exact answers beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from beliefspace.core.distributions import Categorical
+from beliefspace.core.errors import InvalidInput
+from beliefspace.core.streams import Stream
+from beliefspace.windtunnel.tasks.base import (
+    CategoricalOutputs,
+    Predictive,
+    Task,
+    TokenInputs,
+)
+
+__all__ = ["example", "facts"]
+
+_MOST_ROWS = 16
+
+
+def facts(cls: type[Task]) -> dict[str, str]:
+    """Return what there is to say about a task at its default settings.
+
+    Args:
+        cls: the task's class.
+    """
+    task = _typical(cls)
+    inputs, outputs = task.inputs, task.outputs
+    tokens = isinstance(inputs, TokenInputs)
+    return {
+        "at settings": _settings(task),
+        "inputs": f"[n, {task.length}] token ids 0 to {inputs.vocabulary - 1}"
+        if isinstance(inputs, TokenInputs)
+        else f"[n, {task.length}, {inputs.features}] real features",
+        "outcomes": _outcomes(outputs, tokens)
+        if isinstance(outputs, CategoricalOutputs)
+        else "a real number (mean and log variance)",
+        "prefix": f"{task.prefix} positions",
+        "hypotheses": f"{task.hypothesis_bits:.4g} bits",
+        "primitives": ", ".join(task.primitives) or "none",
+    }
+
+
+def example(cls: type[Task]) -> dict[str, Any]:
+    """Draw one short sequence of a task.
+
+    Args:
+        cls: the task's class; its first tiny instance is drawn from.
+
+    Returns:
+        ``task`` (its settings), ``length``, ``columns`` and ``rows`` (one a position, as text).
+    """
+    task = cls.tiny()[0]
+    batch = task.batch(1, Stream(0, "example"))
+    entry = {column: index for index, column in enumerate(batch.columns.tolist())}
+    entropies = batch.predictive.entropy_bits()
+    rows = []
+    for position in range(min(task.length, _MOST_ROWS)):
+        row = {"position": str(position), "input": _input(batch.inputs[0, position])}
+        if position in entry:
+            index = entry[position]
+            row |= {
+                "drawn": _drawn(task, batch.targets[0, position]),
+                "Bayes": _believed(batch.predictive, index),
+                "bits": f"{entropies[index]:.3g}",
+            }
+        rows.append({"drawn": "", "Bayes": "", "bits": ""} | row)
+    columns = ["position", "input", "drawn", "Bayes", "bits"]
+    return {"task": _settings(task), "length": task.length, "columns": columns, "rows": rows}
+
+
+def _typical(cls: type[Task]) -> Task:
+    try:
+        return cls()
+    except (TypeError, InvalidInput):  # settings without a default
+        return cls.tiny()[0]
+
+
+def _settings(task: Task) -> str:
+    values = {one.name: getattr(task, one.name) for one in dataclasses.fields(task)}  # type: ignore[arg-type]
+    return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
+
+
+def _outcomes(outputs: CategoricalOutputs, tokens: bool) -> str:
+    first, last, count = outputs.support[0], outputs.support[-1], len(outputs.support)
+    what = "tokens" if tokens else "indices"
+    shown = f"{first} to {last}" if last - first + 1 == count else ", ".join(map(str, outputs.support))
+    return f"{count}: {what} {shown}"
+
+
+def _input(value: np.ndarray | np.integer) -> str:
+    return " ".join(f"{number:.2f}" for number in value) if np.ndim(value) else str(value)
+
+
+def _drawn(task: Task, target: np.integer | np.floating) -> str:
+    if isinstance(task.outputs, CategoricalOutputs):
+        return str(task.outputs.support[int(target)])
+    return f"{float(target):.3g}"
+
+
+def _believed(predictive: Predictive, index: int) -> str:
+    if not isinstance(predictive, Categorical):
+        deviation = float(np.sqrt(predictive.variance[index]))
+        return f"{float(predictive.mean[index]):.3g} ± {deviation:.3g}"
+    probabilities = np.exp(predictive.log_probs[index])
+    support = predictive.support or range(len(probabilities))
+    order = np.argsort(-probabilities, kind="stable")[:4]
+    shown = [f"{support[i]}: {probabilities[i]:.3g}" for i in order if probabilities[i] > 0]
+    more = int((probabilities > 0).sum()) - len(shown)
+    return ", ".join(shown) + (f", {more} more" if more else "")

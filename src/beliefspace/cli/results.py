@@ -1,0 +1,139 @@
+"""``compare``, ``claims`` and ``report``: what runs say, side by side and against the literature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from beliefspace.cli.arguments import parse
+from beliefspace.cli.console import Answer, Table, note, number
+from beliefspace.cli.names import open_runs
+from beliefspace.cli.train import RunsArgument
+from beliefspace.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from beliefspace.studies.comparison import Arm, ComparisonTable, Pair
+
+__all__ = ["claims", "compare", "report"]
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """Which runs, by what.
+
+    Args:
+        metric: of the score: kl_bits, entropy_error_bits, total_variation, ...
+        json: one JSON object.
+    """
+
+    runs: RunsArgument
+    metric: str = "kl_bits"
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class ClaimsOptions:
+    """Which runs decide.
+
+    Args:
+        runs: directory that holds runs, at any depth.
+        json: one JSON object.
+    """
+
+    runs: Path = Path("runs")
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Which runs, and where the page goes.
+
+    Args:
+        out: the file; by default report.html in the run's directory, or in the one above several.
+        json: one JSON object.
+    """
+
+    runs: RunsArgument
+    out: Path | None = None
+    json: bool = False
+
+
+def compare(arguments: Sequence[str]) -> Answer:
+    """Compare finished runs; those that differ in their seed alone are one arm."""
+    options = parse(CompareOptions, arguments, "compare", str(compare.__doc__))
+    _require_runs(options.runs, "compare")
+    from beliefspace.studies.comparison import compare as compare_runs
+
+    table = compare_runs(open_runs(options.runs), options.metric)
+    return Answer(_comparison(table), table.to_dict(), options.json)
+
+
+def claims(arguments: Sequence[str]) -> Answer:
+    """List published claims with the verdict that the runs here allow."""
+    options = parse(ClaimsOptions, arguments, "claims", str(claims.__doc__))
+    from beliefspace.claims.collection import collect
+    from beliefspace.claims.ledger import ledger
+    from beliefspace.claims.tables import COLUMNS, table
+    from beliefspace.claims.verdict import verdict
+
+    # The usual place need not exist: then no run decides anything.
+    given = options.runs.exists() or options.runs != ClaimsOptions().runs
+    found = collect([options.runs] if given else [])
+    for line in found.unreadable:
+        note(f"note: {line}")
+    known = ledger()
+    verdicts = [verdict(claim, found.runs) for claim in known]
+    rows = [tuple(row[name] for name in COLUMNS) for row in table(known, verdicts)]
+    used = f"{len(found.runs)} finished runs in {options.runs}, {len(found.unfinished)} unfinished"
+    data = {
+        "runs": [run.path for run in found.runs],
+        "unfinished": found.unfinished,
+        "unreadable": found.unreadable,
+        "claims": [
+            {"statement": claim.statement, **one.to_dict()}
+            for claim, one in zip(known, verdicts, strict=True)
+        ],
+    }
+    return Answer((Table(COLUMNS, tuple(rows)), "", used), data, options.json)
+
+
+def report(arguments: Sequence[str]) -> Answer:
+    """Write one page about runs: a single HTML file that needs no network."""
+    options = parse(ReportOptions, arguments, "report", str(report.__doc__))
+    _require_runs(options.runs, "report")
+    if options.out is not None and options.out.exists() and not options.out.is_file():
+        raise InvalidInput(f"{options.out} is not a file that can be replaced; give another --out")
+    runs = open_runs(options.runs)
+    from beliefspace.report.page import write_report
+
+    page = write_report(runs[0] if len(runs) == 1 else runs, options.out)
+    return Answer((str(page),), {"report": page}, options.json)
+
+
+def _require_runs(runs: Sequence[str], command: str) -> None:
+    if not runs:
+        raise InvalidInput(f"say which runs: beliefspace {command} RUN ...")
+
+
+def _comparison(table: ComparisonTable) -> tuple[str | Table, ...]:
+    headers = ("arm", table.metric, "95 % interval", "worst seed", "seeds", "targets")
+    rows = tuple(_arm(arm) for arm in table.arms)
+    tests = "\n".join([*map(_pair, table.pairs), *table.notes])
+    return (Table(headers, rows), *(["", tests] if tests else []))
+
+
+def _arm(arm: Arm) -> tuple[str, ...]:
+    interval = arm.estimate.interval
+    bounds = f"{number(interval.low)} to {number(interval.high)}" if interval else "one seed"
+    mean, worst = number(arm.estimate.mean), number(arm.worst)
+    return arm.label, mean, bounds, worst, str(len(arm.values)), arm.targets
+
+
+def _pair(pair: Pair) -> str:
+    one = pair.comparison
+    return (
+        f"{pair.first} minus {pair.second}: {one.difference:+.3g} over {one.count} seeds, "
+        f"p = {pair.adjusted_p_value:.3g} ({one.method}, Holm)"
+    )

@@ -1,0 +1,241 @@
+"""What panels are given: the runs of a page, read from their files."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from beliefspace.core.errors import CorruptFile
+from beliefspace.core.store import Run
+from beliefspace.report.scores import ScoreView, read_score
+
+_LONGEST_LABEL = 48
+
+# What may differ between runs of one arm: these say where and from which seed, not what.
+_NOT_THE_ARM = ("seed", "hardware")
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One run as its files tell it.
+
+    Attributes:
+        name: the directory's name.
+        label: what tells it from the other runs of the page.
+        arm: what tells its arm (all but the seed) from the other arms.
+        header: run.json.
+        config_toml: config.toml, as text.
+        config: the same, parsed.
+        environment: environment.json.
+        metrics: the rows of metrics.jsonl.
+        result: result.json, or None while there is none.
+        score: the score in it, if it holds one.
+    """
+
+    name: str
+    label: str
+    arm: str
+    header: Mapping[str, Any]
+    config_toml: str
+    config: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    metrics: tuple[Mapping[str, Any], ...]
+    result: Mapping[str, Any] | None
+    score: ScoreView | None
+
+    @property
+    def status(self) -> str:
+        """What became of the run: running, interrupted, finished or failed."""
+        return str(self.header["status"])
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of its data and initial weights, if its config names one."""
+        seed = self.config.get("seed")
+        return seed if isinstance(seed, int) else None
+
+    @property
+    def training(self) -> Mapping[str, Any]:
+        """What its training took; empty while it is not known."""
+        training = (self.result or {}).get("training")
+        return training if isinstance(training, Mapping) else {}
+
+    def kind_of(self, table: str) -> str | None:
+        """Return the registered name in a table of the config ("task", "model"), if any."""
+        content = self.config.get(table)
+        kind = content.get("kind") if isinstance(content, Mapping) else None
+        return None if kind is None else clean(str(kind))
+
+    def described(self, table: str) -> str:
+        """Return the kind and settings of a table of the config in one line, or nothing."""
+        content = self.config.get(table)
+        return described(content) if isinstance(content, Mapping) else ""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a panel may show.
+
+    Attributes:
+        runs: one or more, in the order they were given.
+    """
+
+    runs: tuple[RunView, ...]
+
+    def scored(self) -> tuple[tuple[RunView, ...], ...]:
+        """Return the runs that have a score, those on the same evaluation set together."""
+        return _grouped(
+            (run.score.evaluation_hash, run) for run in self.runs if run.score is not None
+        )
+
+    def by_task(self) -> tuple[tuple[RunView, ...], ...]:
+        """Return the runs, those of the same task together."""
+        return _grouped((_canonical(run.config.get("task")), run) for run in self.runs)
+
+
+def arms(runs: Iterable[RunView]) -> dict[str, tuple[RunView, ...]]:
+    """Return the runs by arm, in order."""
+    return {group[0].arm: group for group in _grouped((run.arm, run) for run in runs)}
+
+
+def read_context(runs: Sequence[Run]) -> Context:
+    """Read the files of runs and find what tells them apart.
+
+    Raises:
+        CorruptFile: a file cannot be read; it is named.
+    """
+    views = [_read(run) for run in runs]
+    labels = _labels(views, but=())
+    arm_labels = _labels(views, but=_NOT_THE_ARM)
+    by_arm: dict[str, str] = {}
+    taken: set[str] = set()
+    for view, arm_label in zip(views, arm_labels, strict=True):
+        if _arm_key(view) not in by_arm:
+            by_arm[_arm_key(view)] = _unused(arm_label, view.name, taken)
+    taken = set()
+    return Context(
+        tuple(
+            replace(view, label=_unused(label, view.name, taken), arm=by_arm[_arm_key(view)])
+            for view, label in zip(views, labels, strict=True)
+        )
+    )
+
+
+def described(table: Mapping[str, Any]) -> str:
+    """Return the kind and settings of a table of a config in one line; what is off is left out."""
+    settings = dict(_flat(table))
+    kind = settings.pop("kind", None)
+    inside = ", ".join(
+        name if value is True else f"{name} {_value(value)}"
+        for name, value in ((_words(key), value) for key, value in settings.items())
+        if value is not False
+    )
+    words = ["" if kind is None else str(kind), f"({inside})" if inside else ""]
+    return clean(" ".join(word for word in words if word))
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ").replace(".", " ")
+
+
+def clean(text: str) -> str:
+    """Replace what cannot stand in a page or a drawing: control characters and half characters."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _read(run: Run) -> RunView:
+    text = run.config_toml()
+    try:
+        config = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CorruptFile(f"{run.path / 'config.toml'} is not valid TOML: {error}") from None
+    file = run.path / "result.json"
+    result = run.result() if file.exists() else None
+    score = (result or {}).get("score")
+    return RunView(
+        name=clean(run.path.resolve().name),
+        label="",
+        arm="",
+        header=run.header(),
+        config_toml=text,
+        config=config,
+        environment=run.environment(),
+        metrics=tuple(run.metrics()),
+        result=result,
+        score=read_score(score, file) if isinstance(score, Mapping) else None,
+    )
+
+
+def _labels(views: Sequence[RunView], but: tuple[str, ...]) -> list[str]:
+    """Name each run by its kind of model and the settings that differ among runs of that kind."""
+    flat = [dict(_flat(_without(view.config, (*but, "evaluation", "hardware")))) for view in views]
+    labels = []
+    for view, own in zip(views, flat, strict=True):
+        peers = [
+            other
+            for peer, other in zip(views, flat, strict=True)
+            if peer.kind_of("model") == view.kind_of("model")
+        ]
+        differing = [
+            f"{_words(key.rpartition('.')[2])} {_value(value)}"
+            for key, value in own.items()
+            if key != "schedule.steps" and any(other.get(key) != value for other in peers)
+        ]
+        name = view.kind_of("model") or view.name
+        # The seed comes last: it tells the runs of one arm apart.
+        differing.sort(key=lambda text: text.startswith("seed "))
+        labels.append(_shortened(clean(", ".join([name, *differing]))))
+    return labels
+
+
+def _unused(label: str, name: str, taken: set[str]) -> str:
+    candidates = [label, _shortened(f"{label} ({name})")]
+    candidates += [f"{label} #{number}" for number in range(2, len(taken) + 3)]
+    chosen = next(candidate for candidate in candidates if candidate not in taken)
+    taken.add(chosen)
+    return chosen
+
+
+def _shortened(label: str) -> str:
+    return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
+
+
+def _arm_key(view: RunView) -> str:
+    config = _without(view.config, _NOT_THE_ARM)
+    schedule = config.get("schedule")
+    if isinstance(schedule, Mapping):
+        # A budget of time comes to another number of steps each time it is measured.
+        config["schedule"] = _without(schedule, ("steps",))
+    return _canonical(config)
+
+
+def _without(table: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name not in names}
+
+
+def _canonical(value: Any) -> str:  # noqa: ANN401 - TOML
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _flat(table: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - TOML
+    if not isinstance(table, Mapping):
+        return
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _value(value: Any) -> str:  # noqa: ANN401 - TOML
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _grouped(keyed: Iterable[tuple[str, RunView]]) -> tuple[tuple[RunView, ...], ...]:
+    groups: dict[str, list[RunView]] = {}
+    for key, run in keyed:
+        groups.setdefault(key, []).append(run)
+    return tuple(tuple(group) for group in groups.values())

@@ -1,0 +1,1 @@
+"""The panels of a report, one module each; a function registered in "panels" is one more."""
