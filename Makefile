@@ -16,7 +16,7 @@ PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytho
 PARALLEL = -n $(WORKERS) --maxprocesses 8 --dist loadscope
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow bench check
+.PHONY: help demo test slow bench check style types layers unused
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -33,11 +33,19 @@ slow: $(VENV)/.ready-test ## Run the slow tests; those that open a page need Chr
 bench: $(VENV)/.ready-test ## Run the benchmarks and print what they measure.
 	$(PYTEST) -m benchmark --timeout 0 -s
 
-check: $(VENV)/.ready-dev ## Check style, types, layers, dead code and dependencies.
+check: style types layers unused ## Check all of the next four.
+
+style: $(VENV)/.ready-dev ## Check style and format.
 	$(BIN)/ruff check src tests tools
 	$(BIN)/ruff format --check src tests tools
+
+types: $(VENV)/.ready-dev ## Check types.
 	$(BIN)/mypy
+
+layers: $(VENV)/.ready-dev ## Check that imports go down only.
 	$(BIN)/lint-imports
+
+unused: $(VENV)/.ready-dev ## Look for dead code and for dependencies unused or undeclared.
 	$(BIN)/python tools/dead_code.py
 	$(BIN)/deptry src
 

@@ -1,7 +1,7 @@
 """List code that nothing uses: vulture's findings, without the declared fields of classes.
 
-The fields of a record (a frozen dataclass, a TypedDict) are read through ``to_dict``, a template or a
-table, where no name of theirs appears; a public function that nothing calls, not even a test, is dead.
+The fields of a record (a frozen dataclass, a TypedDict) are read through ``to_dict``, a template or
+a table, where no name of theirs appears. A function that nothing calls, not even a test, is dead.
 """
 
 from __future__ import annotations

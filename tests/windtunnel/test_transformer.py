@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from beliefspace.core.errors import InvalidInput, UnknownName
 from beliefspace.core.registry import resolve
 from beliefspace.core.streams import Stream
+from beliefspace.core.trace import points
 from beliefspace.windtunnel.models.transformer import Transformer
 from beliefspace.windtunnel.tasks.base import (
     CategoricalOutputs,
@@ -544,6 +545,7 @@ def test_a_trace_carries_positions_lengths_heads_and_weights():
     assert trace.positions.tolist() == list(range(9))
     assert trace.lengths.tolist() == [9] * 5
     assert trace.head_map == {0: (0,), 1: (1,)}
+    assert points(network) == network.points()
     parameters = dict(network.named_parameters())
     assert trace.weights.keys() == parameters.keys()
     with torch.no_grad():

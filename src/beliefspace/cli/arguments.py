@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import os
 import re
 import shutil
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -55,7 +57,7 @@ def parse(
                 options,
                 prog=f"beliefspace {command}",
                 args=list(arguments),
-                description=description,
+                description=_laid_out(description),
                 config=(tyro.conf.AvoidSubcommands, tyro.conf.FlagCreatePairsOff),
             )
     except SystemExit as stop:
@@ -98,6 +100,12 @@ def _unknown(given: list[str], hints: list[str]) -> str:
     # tyro lists the nearest first; the line that points to the help comes last.
     near = f"; nearest: {', '.join(dict.fromkeys(known))}" if known else ""
     return f"unknown flag {flags[0]}{near}"
+
+
+def _laid_out(description: str) -> str:
+    first, *rest = inspect.cleandoc(description).split("\n\n")
+    # tyro joins the lines of what is not indented, and does not break them again.
+    return "\n\n".join([first, *(textwrap.indent(paragraph, "  ") for paragraph in rest)])
 
 
 @contextlib.contextmanager

@@ -68,7 +68,8 @@ def list_names(arguments: Sequence[str]) -> Answer:
     found = [entry for group in groups for entry in _entries(group)]
     rows = tuple((entry["group"], entry["name"], entry["summary"]) for entry in found)
     table = Table(("group", "name", "what it is"), rows)
-    return Answer((table if rows else "nothing is registered there",), {"entries": found}, options.json)
+    part = table if rows else "nothing is registered there"
+    return Answer((part,), {"entries": found}, options.json)
 
 
 def describe(arguments: Sequence[str]) -> Answer:
@@ -76,7 +77,7 @@ def describe(arguments: Sequence[str]) -> Answer:
     options = parse(DescribeOptions, arguments, "describe", str(describe.__doc__))
     group, name = _located(options.name)
     thing = registry.resolve(group, name)
-    data = {
+    data: dict[str, Any] = {
         "group": group,
         "name": name,
         "summary": summary(thing),
@@ -93,7 +94,7 @@ def describe(arguments: Sequence[str]) -> Answer:
     if group == "tasks":
         from beliefspace.cli.examples import example, facts
 
-        data |= {"task": facts(thing), "example": example(thing)}
+        data["task"], data["example"] = facts(thing), example(thing)
         parts += _task_parts(data)
     return Answer((*parts, f"source: {data['source']}"), data, options.json)
 
@@ -119,7 +120,9 @@ def _located(text: str) -> tuple[str, str]:
         registered = registry.load_file(text)
         if len(registered) != 1:
             names = ", ".join(f"{group}/{name}" for group, name in registered) or "nothing"
-            raise InvalidInput(f"{text} registers {names}; describe takes a file that registers one")
+            raise InvalidInput(
+                f"{text} registers {names}; expected a file that registers one thing"
+            )
         return registered[0]
     known = {group: registry.names(group) for group in registry.GROUPS}
     places = [group for group, names in known.items() if text in names]

@@ -32,7 +32,7 @@ def demo(arguments: Sequence[str]) -> Answer:
     """Train a small transformer and measure how close to the exact posterior it comes."""
     options = parse(Options, arguments, "demo", str(demo.__doc__))
     require_torch()
-    from beliefspace.studies.demo import demo as run_demo
+    from beliefspace.report.demo import demo as run_demo
 
     with Progress([]) as progress:
         result = run_demo(options.out, budget=options.budget, observe=progress.observe)

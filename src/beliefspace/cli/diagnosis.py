@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from beliefspace.cli.arguments import parse
 from beliefspace.cli.console import Answer
 
+__all__ = ["doctor"]
+
 
 @dataclass(frozen=True)
 class Options:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate"]
 
+
 @dataclass(frozen=True)
 class Options:
     """What is scored, on what.
@@ -90,7 +91,11 @@ def _predictor(what: str, own: Recipe | None) -> Callable[[Any], Any]:
         require_torch()
         from beliefspace.windtunnel.training import load
 
-        return load(Path(what))
+        run = open_run(what)
+        # Loading falls back to an older checkpoint; a score must be of the newest one.
+        for newest in run.checkpoints()[-1:]:
+            run.load_checkpoint(newest)
+        return load(run.path)
     function = find_callable(what)
     if hasattr(function, "parameters"):
         return function  # a torch module, which the scoring puts into evaluation mode

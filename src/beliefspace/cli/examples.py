@@ -88,11 +88,12 @@ def _settings(task: Task) -> str:
 def _outcomes(outputs: CategoricalOutputs, tokens: bool) -> str:
     first, last, count = outputs.support[0], outputs.support[-1], len(outputs.support)
     what = "tokens" if tokens else "indices"
-    shown = f"{first} to {last}" if last - first + 1 == count else ", ".join(map(str, outputs.support))
+    together = last - first + 1 == count
+    shown = f"{first} to {last}" if together else ", ".join(map(str, outputs.support))
     return f"{count}: {what} {shown}"
 
 
-def _input(value: np.ndarray | np.integer) -> str:
+def _input(value: Any) -> str:  # noqa: ANN401 - a token, or a vector of features
     return " ".join(f"{number:.2f}" for number in value) if np.ndim(value) else str(value)
 
 

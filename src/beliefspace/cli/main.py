@@ -88,7 +88,7 @@ def _unknown(name: str) -> InvalidInput:
 def _help() -> str:
     commands = "\n".join(f"  {name:<10}{summary}" for name, (_, summary) in COMMANDS.items())
     return (
-        f"usage: beliefspace COMMAND ...\n\n{beliefspace.__doc__.splitlines()[0]}\n\n"  # type: ignore[union-attr]
+        f"usage: beliefspace COMMAND ...\n\n{beliefspace.__doc__.splitlines()[0]}\n\n"
         f"{commands}\n\n{_GLOBAL}\n  --version  the version"
     )
 
@@ -101,7 +101,9 @@ def _failed(error: BaseException, debug: bool) -> int:
         return 1
     if debug:
         traceback.print_exception(error)
-        note(getattr(error, "details", ""))
+        # What failed in another process brings its own traceback as text.
+        if details := getattr(error, "details", ""):
+            note(details)
     line, status = _explained(error)
     note("beliefspace: " + " ".join(line.split()))
     return status

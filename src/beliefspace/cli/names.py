@@ -88,7 +88,7 @@ def open_run(path: str | Path) -> Run:
     for plugin in run.environment().get("plugins", []):
         file = Path(plugin["path"])
         if not file.is_file():
-            raise InvalidInput(f"{run.path} needs {file}, which is gone: its task or model is there")
+            raise InvalidInput(f"{run.path} needs {file} for its task or model, and it is gone")
         if hashlib.sha256(file.read_bytes()).hexdigest() != plugin["sha256"]:
             note(f"note: {file} has changed since {run.path} was made with it")
         registry.load_file(file)

@@ -21,94 +21,87 @@ __all__ = ["new"]
 _KINDS = ("task",)
 
 TASK = '''\
-"""A coin of unknown bias: each flip that is seen says more about the next one.
+"""Which coin is it: one of N coins of known bias, and its flips one after another.
 
-A bias is drawn from Beta(a, b) and the coin is flipped T + 1 times. After each of the first T flips
-the next one is to be predicted. One sequence with a = b = 1 and T = 5::
+Coin k of N falls on heads with probability k / (N + 1). One is picked and flipped T + 1 times;
+after each of the first T flips the next is to be predicted. One sequence with N = 3 and T = 4::
 
-    position    0     1     2     3     4
-    input       1     1     0     1     1       (1 is heads)
-    target      1     0     1     1     0       (the next flip)
-    Bayes      2/3   3/4   3/5   2/3   5/7      (probability that it is heads)
-
-With h heads among t flips the posterior is Beta(a + h, b + t - h), and its mean is the predictive:
-(a + h) / (a + b + t).
+    position     0     1      2      3
+    input        1     1      0      1       (1 is heads)
+    target       1     0      1      1       (the next flip)
+    Bayes       7/12  9/14  23/40  29/46     (probability that it is heads)
 """
 
-from __future__ import annotations
-
-import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
-from scipy.special import betaincinv
 
 from beliefspace.core.distributions import Categorical
 from beliefspace.core.errors import InvalidInput
+from beliefspace.core.information import log_softmax
 from beliefspace.core.registry import register
-from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.tasks import base
 
 
 @register("tasks", "NAME")
 @dataclass(frozen=True)
 class CLASS(base.Task):
-    """Predict the next flip of a coin whose bias is drawn anew for each sequence.
+    """Predict the next flip of a coin that is picked anew for each sequence.
 
     Args:
-        heads: a of the prior Beta(a, b), above 0.
-        tails: b of the prior, above 0.
-        flips: flips that are seen, T.
+        coins: how many there are to pick from, N >= 2.
+        length: flips that are seen, T >= 1.
     """
 
-    heads: float = 1.0
-    tails: float = 1.0
-    flips: int = 20
+    coins: int = 9
+    length: int = 20
 
     primitives = ("accumulation",)
-    inputs = base.TokenInputs(2)
-    outputs = base.CategoricalOutputs((0, 1))
-    hypothesis_bits = math.inf  # the bias is a real number
+    inputs, outputs = base.TokenInputs(2), base.CategoricalOutputs((0, 1))
 
-    def __post_init__(self) -> None:
-        if min(self.heads, self.tails, self.flips) <= 0:
-            raise InvalidInput(f"heads, tails and flips are above 0; got {self}")
+    def __post_init__(self):
+        if self.coins < 2 or self.length < 1:
+            raise InvalidInput(f"expected 2 coins and 1 flip or more; got {self}")
 
     @property
-    def length(self) -> int:
-        return self.flips
+    def hypothesis_bits(self):
+        return float(np.log2(self.coins))
 
-    def batch(self, sequences: int, stream: Stream, step: int = 0) -> base.Batch:
+    def batch(self, sequences, stream, step=0):
         base.check_sequences(sequences)
-        place = stream.uniforms(step, sequences, 1, "bias")
-        bias = betaincinv(self.heads, self.tails, place)
-        flips = (stream.uniforms(step, sequences, self.flips + 1, "flips") < bias).astype(np.int64)
+        coin = stream.integers(step, sequences, 1, self.coins, "coin")
+        chance = stream.uniforms(step, sequences, self.length + 1, "flips")
+        flips = (chance < (coin + 1) / (self.coins + 1)).astype(np.int64)
         seen, following = flips[:, :-1], flips[:, 1:]
-        scored = np.ones(seen.shape, dtype=bool)
-        return base.Batch(seen, scored, following, bias, lambda: self.predictive(seen))
+        exact = (lambda: self.predictive(seen)), (lambda: self.belief(seen))
+        return base.Batch(seen, np.ones(seen.shape, bool), following, coin[:, 0], *exact)
 
-    def predictive(self, seen: np.ndarray) -> Categorical:
-        heads, count = seen.cumsum(axis=1), np.arange(1, self.flips + 1)
-        following = np.stack([self.tails + count - heads, self.heads + heads], axis=-1)
-        chances = following / (self.heads + self.tails + count)[:, None]
-        return Categorical(np.log(chances).reshape(-1, 2), self.outputs.support)
+    def belief(self, seen):
+        bias = np.arange(1, self.coins + 1) / (self.coins + 1)
+        heads, tails = seen.cumsum(1)[..., None], (1 - seen).cumsum(1)[..., None]
+        weights = log_softmax(heads * np.log(bias) + tails * np.log1p(-bias))
+        return Categorical(weights.reshape(-1, self.coins))
+
+    def predictive(self, seen):
+        heads = np.exp(self.belief(seen).log_probs) @ np.arange(1, self.coins + 1)
+        chances = np.stack([self.coins + 1 - heads, heads], axis=1) / (self.coins + 1)
+        return Categorical(np.log(chances), (0, 1))
 
     @classmethod
-    def tiny(cls) -> tuple[CLASS, ...]:
-        return cls(flips=5), cls(2.0, 3.0, 6)
+    def tiny(cls):
+        return cls(2, 5), cls(3, 4)
 
-    def reference(self, batch: base.Batch) -> Categorical:
-        """Bayes' rule, integrated over the bias by quadrature (exact where a and b are whole)."""
-        nodes, weights = np.polynomial.legendre.leggauss(32)
-        bias = (nodes + 1) / 2
-        rows = []
+    def reference(self, batch):
+        """Bayes' rule flip by flip, in exact fractions."""
+        coins, rows = [Fraction(k, self.coins + 1) for k in range(1, self.coins + 1)], []
         for flips in batch.inputs:
-            posterior = weights * bias ** (self.heads - 1) * (1 - bias) ** (self.tails - 1)
+            weights = [Fraction(1, self.coins)] * self.coins
             for flip in flips:
-                posterior = posterior * (bias if flip else 1 - bias)
-                heads = (posterior * bias).sum() / posterior.sum()
-                rows.append([1 - heads, heads])
-        return Categorical(np.log(np.array(rows)), self.outputs.support)
+                weights = [w * (p if flip else 1 - p) for w, p in zip(weights, coins, strict=True)]
+                heads = sum(w * p for w, p in zip(weights, coins, strict=True)) / sum(weights)
+                rows.append([float(1 - heads), float(heads)])
+        return Categorical(np.log(np.array(rows)), (0, 1))
 '''
 
 TEST = '''\

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from beliefspace.cli.arguments import parse
+from beliefspace.cli.docstrings import fields_documented
 from beliefspace.cli.names import find
 from beliefspace.core import registry
 from beliefspace.core.config import from_dict, merge
@@ -86,7 +87,11 @@ def chosen(group: str, flag: str, arguments: Sequence[str]) -> str | None:
 
 
 def with_parts(
-    options: type, command: str, description: str, arguments: Sequence[str], parts: Mapping[str, Any]
+    options: type,
+    command: str,
+    description: str,
+    arguments: Sequence[str],
+    parts: Mapping[str, tuple[Any, Any, str]],
 ) -> tuple[Any, dict[str, Any]]:
     """Read a command's options together with the settings of some parts.
 
@@ -118,7 +123,7 @@ def with_parts(
         ],
         frozen=True,
     )
-    made = parse(both, arguments, command, description)
+    made: Any = parse(both, arguments, command, description)
     return made.options, {name: getattr(made.recipe, name) for name in parts}
 
 
@@ -142,7 +147,7 @@ def read_recipe(
     """
     given = _file_settings(file, named)
     hints = get_type_hints(Recipe)
-    documented = _documented(Recipe)
+    documented = fields_documented(Recipe)
     parts = {}
     for one in dataclasses.fields(Recipe):
         kind, default = hints[one.name], given.get(one.name)
@@ -151,8 +156,7 @@ def read_recipe(
         elif one.name in CHOSEN:
             kind, default = part(CHOSEN[one.name], getattr(named, one.name) or _default(one.name))
         else:
-            plain = one.default is not dataclasses.MISSING
-            default = one.default if plain else one.default_factory()  # type: ignore[misc]
+            default = _class_default(one)
         parts[one.name] = (kind, default, documented.get(one.name, ""))
     made, settings = with_parts(options, "train", description, arguments, parts)
     return made, Recipe(**settings)
@@ -166,8 +170,14 @@ def _default(name: str) -> str:
         )
     if name == "model":
         return _DEFAULT_MODEL
-    made = next(one for one in dataclasses.fields(Recipe) if one.name == name)
-    return registry.name_of(made.default_factory())[1]  # type: ignore[misc]
+    field_of = {one.name: one for one in dataclasses.fields(Recipe)}
+    return registry.name_of(_class_default(field_of[name]))[1]
+
+
+def _class_default(one: dataclasses.Field[Any]) -> Any:  # noqa: ANN401
+    if one.default_factory is not dataclasses.MISSING:
+        return one.default_factory()
+    return one.default
 
 
 def _file_settings(file: str | None, named: Named) -> dict[str, Any]:
@@ -195,9 +205,3 @@ def _file_settings(file: str | None, named: Named) -> dict[str, Any]:
         frozen=True,
     )
     return dict(vars(from_dict(partial, table, where=file)))
-
-
-def _documented(cls: type) -> dict[str, str]:
-    from beliefspace.cli.docstrings import fields_documented
-
-    return fields_documented(cls)

@@ -1,4 +1,4 @@
-"""``compare``, ``claims`` and ``report``: what runs say, side by side and against the literature."""
+"""``compare``, ``claims`` and ``report``: what runs say, and what that means for the literature."""
 
 from __future__ import annotations
 

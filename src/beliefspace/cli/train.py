@@ -104,7 +104,7 @@ def train(arguments: Sequence[str]) -> Answer:
 
 
 def resume(arguments: Sequence[str]) -> Answer:
-    """Go on with stopped runs from their newest whole checkpoint; finished ones stay as they are."""
+    """Go on with stopped runs from their newest whole checkpoint; finished ones are left alone."""
     options = parse(ResumeOptions, arguments, "resume", str(resume.__doc__))
     if not options.runs:
         raise InvalidInput("say which run: beliefspace resume RUN ...")
@@ -116,9 +116,7 @@ def resume(arguments: Sequence[str]) -> Answer:
     if len(runs) == 1:
         return _run({"": recipes[runs[0].path]}, runs[0].path, options.workers, options.json)
     above = Path(os.path.commonpath([run.path.resolve() for run in runs]))
-    by_name = {
-        str(path.resolve().relative_to(above)): recipe for path, recipe in recipes.items()
-    }
+    by_name = {str(path.resolve().relative_to(above)): recipe for path, recipe in recipes.items()}
     return _run(by_name, above, options.workers, options.json)
 
 
@@ -150,9 +148,7 @@ def _run(recipes: Mapping[str, Recipe], out: Path, workers: int | None, as_json:
     results = {name or out.name: run.result() for name, run in runs.items()}
     paths = {name or out.name: run.path for name, run in runs.items()}
     data = {
-        "runs": [
-            {"name": name, "path": paths[name], **result} for name, result in results.items()
-        ],
+        "runs": [{"name": name, "path": paths[name], **result} for name, result in results.items()],
         "kl_bits": _over_seeds(results, "kl_bits"),
         "entropy_error_bits": _over_seeds(results, "entropy_error_bits"),
     }

@@ -1,1 +1,1 @@
-
+"""Shared foundations: information, distributions, streams, statistics, traces, runs on disk."""

@@ -88,7 +88,7 @@ class Categorical:
         """Return the entropy of each row, bits."""
         return information.entropy_bits(self.log_probs)
 
-    def kl_bits(self, other: Categorical) -> Float64[np.ndarray, " rows"]:
+    def kl_bits(self, other: Categorical | Normal) -> Float64[np.ndarray, " rows"]:
         """Return KL(self || other) of each row, bits; ``inf`` where other rules out a possibility.
 
         Raises:
@@ -96,11 +96,11 @@ class Categorical:
         """
         return information.kl_bits(self.log_probs, self._matched(other).log_probs)
 
-    def cross_entropy_bits(self, other: Categorical) -> Float64[np.ndarray, " rows"]:
+    def cross_entropy_bits(self, other: Categorical | Normal) -> Float64[np.ndarray, " rows"]:
         """Return the expected surprisal of other under self, bits; raises as :meth:`kl_bits`."""
         return information.cross_entropy_bits(self.log_probs, self._matched(other).log_probs)
 
-    def total_variation(self, other: Categorical) -> Float64[np.ndarray, " rows"]:
+    def total_variation(self, other: Categorical | Normal) -> Float64[np.ndarray, " rows"]:
         """Return the total variation distance of each row; raises as :meth:`kl_bits`."""
         return information.total_variation(self.log_probs, self._matched(other).log_probs)
 
@@ -112,8 +112,9 @@ class Categorical:
         """
         return information.surprisal_bits(self.log_probs, index)
 
-    def _matched(self, other: Categorical) -> Categorical:
+    def _matched(self, other: Categorical | Normal) -> Categorical:
         _check_match(self, other)
+        assert isinstance(other, Categorical)
         if self.support == other.support:
             return other
         alone = sorted(set(self.support) ^ set(other.support))
@@ -167,22 +168,22 @@ class Normal:
         """Return the differential entropy of each row, bits; it can be negative."""
         return information.normal_entropy_bits(self.variance)
 
-    def kl_bits(self, other: Normal) -> Float64[np.ndarray, " rows"]:
+    def kl_bits(self, other: Categorical | Normal) -> Float64[np.ndarray, " rows"]:
         """Return KL(self || other) of each row, bits.
 
         Raises:
             InvalidInput: other is of another kind or number of rows.
         """
-        _check_match(self, other)
+        other = self._matched(other)
         return information.normal_kl_bits(self.mean, self.variance, other.mean, other.variance)
 
-    def cross_entropy_bits(self, other: Normal) -> Float64[np.ndarray, " rows"]:
+    def cross_entropy_bits(self, other: Categorical | Normal) -> Float64[np.ndarray, " rows"]:
         """Return the expected surprisal of other under self, bits; raises as :meth:`kl_bits`."""
         return np.asarray(self.entropy_bits() + self.kl_bits(other))
 
-    def total_variation(self, other: Normal) -> Float64[np.ndarray, " rows"]:
+    def total_variation(self, other: Categorical | Normal) -> Float64[np.ndarray, " rows"]:
         """Return the total variation distance of each row; raises as :meth:`kl_bits`."""
-        _check_match(self, other)
+        other = self._matched(other)
         return information.normal_total_variation(
             self.mean, self.variance, other.mean, other.variance
         )
@@ -194,6 +195,11 @@ class Normal:
             InvalidInput: a value that is not finite, or not one for each row.
         """
         return information.normal_surprisal_bits(self.mean, self.variance, value)
+
+    def _matched(self, other: Categorical | Normal) -> Normal:
+        _check_match(self, other)
+        assert isinstance(other, Normal)
+        return other
 
 
 def _check_array(name: str, array: object, dimensions: int) -> None:

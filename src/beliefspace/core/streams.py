@@ -1,7 +1,8 @@
 """Random numbers as a pure function of ``(seed, purpose, lane, step, row)``.
 
-There is no generator state to save: any row of any step can be drawn again, alone, on any machine. A training run that resumes
-asks for the same steps and gets the same data; evaluation rows have their own purpose and cannot collide with them.
+There is no generator state to save: any row of any step can be drawn again, alone, on any machine.
+A training run that resumes asks for the same steps and gets the same data; evaluation rows have
+their own purpose and cannot collide with them.
 
 Symbols:
     seed      the user's integer
@@ -10,8 +11,9 @@ Symbols:
     step      the batch, counted from 0
     row       the sequence within the batch
 
-The numbers are those of Philox 4x64 (Salmon et al., 2011; numpy's implementation). The key is a hash of seed, purpose and lane;
-the counter carries the step in its high words and the position within the step in its low words.
+The numbers are those of Philox 4x64 (Salmon et al., 2011; numpy's implementation). The key is a
+hash of seed, purpose and lane; the counter carries the step in its high words and the position
+within the step in its low words.
 """
 
 from __future__ import annotations
@@ -53,13 +55,15 @@ class Stream:
     ) -> Float64[np.ndarray, "rows width"]:
         """Draw uniforms on [0, 1); row ``i`` does not depend on ``rows``."""
         raw = self._philox(lane, step).random_raw(rows * width)
-        return (raw >> np.uint64(11)).reshape(rows, width) * _TO_UNIT
+        uniforms: Float64[np.ndarray, "rows width"] = (raw >> np.uint64(11)) * _TO_UNIT
+        return uniforms.reshape(rows, width)
 
     def integers(
         self, step: int, rows: int, width: int, below: int, lane: str = ""
     ) -> Int64[np.ndarray, "rows width"]:
         """Draw integers uniform on 0 ... ``below`` - 1 (bias under ``below`` x 2**-53)."""
-        return (self.uniforms(step, rows, width, lane) * below).astype(np.int64)
+        scaled = self.uniforms(step, rows, width, lane) * below
+        return scaled.astype(np.int64)
 
     def permutations(
         self, step: int, rows: int, size: int, lane: str = ""
@@ -71,7 +75,8 @@ class Stream:
         self, step: int, rows: int, width: int, lane: str = ""
     ) -> Float64[np.ndarray, "rows width"]:
         """Draw standard normals, by the inverse distribution function."""
-        return ndtri(self.uniforms(step, rows, width, lane) + 0.5 * _TO_UNIT)
+        middles = self.uniforms(step, rows, width, lane) + 0.5 * _TO_UNIT
+        return np.asarray(ndtri(middles))
 
     def exponentials(
         self, step: int, rows: int, width: int, lane: str = ""

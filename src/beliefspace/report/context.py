@@ -11,6 +11,7 @@ from typing import Any
 from beliefspace.core.errors import CorruptFile
 from beliefspace.core.store import Run
 from beliefspace.report.scores import ScoreView, read_score
+from beliefspace.report.wording import clean
 
 _LONGEST_LABEL = 48
 
@@ -139,11 +140,6 @@ def described(table: Mapping[str, Any]) -> str:
 
 def _words(key: str) -> str:
     return key.replace("_", " ").replace(".", " ")
-
-
-def clean(text: str) -> str:
-    """Replace what cannot stand in a page or a drawing: control characters and half characters."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _read(run: Run) -> RunView:

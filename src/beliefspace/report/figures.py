@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beliefspace.core.errors import missing_extra
-from beliefspace.report.numbers import power_of_ten
+from beliefspace.report.wording import power_of_ten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

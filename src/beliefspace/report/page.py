@@ -19,11 +19,11 @@ from beliefspace.core.environment import version
 from beliefspace.core.errors import InvalidInput, missing_extra
 from beliefspace.core.jsonable import to_json
 from beliefspace.core.store import Run, write_atomic
-from beliefspace.report.context import Context, RunView, clean, read_context
-from beliefspace.report.numbers import interval, plural, short
+from beliefspace.report.context import Context, RunView, read_context
 from beliefspace.report.parts import Absent, Cell, Figure, Html, Part, Section, Table
 from beliefspace.report.scores import MeasureView
-from beliefspace.report.svg import inline, standalone
+from beliefspace.report.svg import draw
+from beliefspace.report.wording import clean, interval, plural, short
 
 MARK = '<meta name="generator" content="beliefspace report">'
 """Stands near the start of every report, so that one is known when it is to be replaced."""
@@ -180,9 +180,8 @@ def _panel(name: str, context: Context) -> _Panel:
 def _rendered(part: Part) -> _Rendered:
     kind = type(part).__name__.lower()
     if isinstance(part, Figure):
-        file = standalone(part.drawing, part.name)
-        picture = inline(part.drawing, part.name, part.title)
-        return _Rendered(kind, part, picture, _data_link("image/svg+xml", file))
+        drawn = draw(part.drawing, part.name, part.title)
+        return _Rendered(kind, part, drawn.inline, _data_link("image/svg+xml", drawn.file))
     if isinstance(part, Table):
         _check_widths(part)
         return _Rendered(kind, part, download=_data_link("text/csv", part.csv))
@@ -234,7 +233,7 @@ def _tiles(context: Context) -> list[Cell]:
         for name, rung in score.ladder.items()
         if rung["kl_bits"].mean > kl.mean
     ]
-    heading = "Next reference beyond the model, KL"
+    heading = "Next worse reference, KL"
     if worse:
         tiles.append(_tile(heading, *min(worse)))
     elif score.ladder:

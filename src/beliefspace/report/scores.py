@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from beliefspace.core.errors import CorruptFile
+from beliefspace.report.wording import clean
 
 QUANTITIES = (
     "kl_bits",
@@ -73,8 +74,10 @@ def read_score(content: Mapping[str, Any], where: Path) -> ScoreView:
     try:
         return ScoreView(
             measures=_measures(content),
-            ladder={str(name): _measures(rung) for name, rung in content["ladder"].items()},
-            alternatives={str(n): _measure(one) for n, one in content["alternatives"].items()},
+            ladder={clean(name): _measures(rung) for name, rung in content["ladder"].items()},
+            alternatives={
+                clean(name): _measure(one) for name, one in content["alternatives"].items()
+            },
             positions=tuple(int(position) for position in content["positions"]),
             bayes_entropy_bits=_floats(content["bayes_entropy_bits"]),
             support=str(content["support"]),

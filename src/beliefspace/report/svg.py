@@ -5,10 +5,12 @@ Both are the same bytes for the same figure: no date, no random identifiers.
 
 from __future__ import annotations
 
+import copy
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -23,40 +25,42 @@ _LINK = "http://www.w3.org/1999/xlink"
 _FAMILY = re.compile(r"'DejaVu Sans'[^;]*")
 
 
-def standalone(figure: Figure, name: str) -> str:
-    """Return a whole SVG file, with text as text and the colours for white paper.
+@dataclass(frozen=True)
+class Drawn:
+    """One drawing, twice.
 
-    Args:
-        figure: what to draw.
-        name: seeds the identifiers inside.
+    Attributes:
+        inline: an ``svg`` element for a page, whose colours are the page's variables.
+        file: a whole SVG file, with text as text and the colours for white paper.
     """
-    root = _tidy(figure, name)
-    for element in root.iter():
-        _restyle(element, "Helvetica, Arial, 'DejaVu Sans', sans-serif", {})
-    root.set("xmlns", _SVG)
-    root.set("xmlns:xlink", _LINK)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + _written(root)
+
+    inline: str
+    file: str
 
 
-def inline(figure: Figure, name: str, title: str) -> str:
-    """Return an ``svg`` element for a page, whose colours are the page's variables.
+def draw(figure: Figure, name: str, title: str) -> Drawn:
+    """Return a figure as SVG.
 
     Args:
         figure: what to draw.
         name: comes before the identifiers inside, which must be unique in the page.
         title: what a screen reader says it is.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
     """
     root = _tidy(figure, name)
+    page = copy.deepcopy(root)
     variables = {colour: f"var(--{variable})" for colour, variable in THEME.items()}
-    for element in root.iter():
-        _restyle(element, "inherit", variables)
+    _restyle(page, "inherit", variables)
     for size in ("width", "height"):
-        root.attrib.pop(size, None)
-    root.set("role", "img")
-    root.set("aria-label", title)
-    for number, element in enumerate(_identified(root)):
-        _rename(root, element.attrib["id"], f"{name}-{number}")
-    return _written(root)
+        page.attrib.pop(size, None)
+    page.set("role", "img")
+    page.set("aria-label", title)
+    _restyle(root, "Helvetica, Arial, 'DejaVu Sans', sans-serif", {})
+    root.set("xmlns", _SVG)
+    root.set("xmlns:xlink", _LINK)
+    return Drawn(_written(page), '<?xml version="1.0" encoding="UTF-8"?>\n' + _written(root))
 
 
 def _tidy(figure: Figure, name: str) -> ElementTree.Element:
@@ -85,34 +89,33 @@ def _tidy(figure: Figure, name: str) -> ElementTree.Element:
         for key in list(element.attrib):
             if key.startswith("{"):
                 element.set(f"xlink:{_local(key)}", element.attrib.pop(key))
-    used = set(re.findall(r"(?:url\(#|href=\"#)([^)\"]+)", _written(root)))
-    for element in root.iter():
-        if element.get("id") not in used:
-            element.attrib.pop("id", None)
+    _rename(root, name)
     return root
 
 
-def _identified(root: ElementTree.Element) -> list[ElementTree.Element]:
-    return [element for element in root.iter() if "id" in element.attrib]
-
-
-def _rename(root: ElementTree.Element, old: str, new: str) -> None:
+def _rename(root: ElementTree.Element, name: str) -> None:
+    """Give every identifier that is used a name that starts with the drawing's; drop the others."""
+    used = dict.fromkeys(re.findall(r"(?:url\(#|href=\"#)([^)\"]+)", _written(root)))
+    new = {old: f"{name}-{number}" for number, old in enumerate(used)}
+    references = {f"#{old}": f"#{short}" for old, short in new.items()}
+    references |= {f"url(#{old})": f"url(#{short})" for old, short in new.items()}
     for element in root.iter():
-        for key, value in list(element.attrib.items()):
-            if key == "id" and value == old:
-                element.set(key, new)
-            elif value in (f"#{old}", f"url(#{old})"):
-                element.set(key, value.replace(old, new))
+        old = element.attrib.pop("id", None)
+        for key, value in element.attrib.items():
+            element.set(key, references.get(value, value))
+        if old in new:
+            element.set("id", new[old])
 
 
-def _restyle(element: ElementTree.Element, family: str, variables: dict[str, str]) -> None:
-    look = element.get("style")
-    if look is None:
-        return
-    look = _FAMILY.sub(family, look)
-    for colour, variable in variables.items():
-        look = look.replace(colour, variable)
-    element.set("style", look)
+def _restyle(root: ElementTree.Element, family: str, variables: Mapping[str, str]) -> None:
+    for element in root.iter():
+        look = element.get("style")
+        if look is None:
+            continue
+        look = _FAMILY.sub(family, look)
+        for colour, variable in variables.items():
+            look = look.replace(colour, variable)
+        element.set("style", look)
 
 
 def _local(tag: str) -> str:

@@ -1,1 +1,1 @@
-
+"""Units of work and the engines that run them."""

@@ -1,7 +1,8 @@
 """Engines that run units; the local one gives each a process of its own on this machine.
 
-Separate single-threaded processes side by side get more done than one process with several threads, and one that dies takes no other
-with it. Processes are started afresh (spawn): a fork after a numerical library started its threads can hang.
+Separate single-threaded processes side by side get more done than one process with several threads,
+and one that dies takes no other with it. Processes are started afresh (spawn): a fork after a
+numerical library started its threads can hang.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any, ClassVar
 
 from beliefspace.core.errors import BeliefspaceError, Interrupted, InvalidInput
@@ -28,23 +31,20 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 
 
 class UnitFailed(BeliefspaceError):
-    """A unit ended with an error; ``__notes__`` holds its traceback where it was not a clear one."""
+    """A unit ended with an error.
+
+    ``__notes__`` holds its traceback where it was not a clear one, and what else failed.
+    """
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """What a unit's process says last, when something went wrong."""
+    """What a unit's process says last, when something went wrong; it may die without a word."""
 
     message: str
     exit_status: int
     details: str = ""
-
-    def error(self) -> UnitFailed:
-        error = UnitFailed(self.message)
-        error.exit_status = self.exit_status
-        if self.details:
-            error.add_note(self.details)
-        return error
+    died: bool = False
 
 
 class Engine:
@@ -82,7 +82,8 @@ class Local(Engine):
     def __post_init__(self) -> None:
         if self.threads < 1 or (self.workers is not None and self.workers < 1):
             raise InvalidInput(
-                f"an engine needs 1 worker and 1 thread or more; got {self.workers} and {self.threads}"
+                "an engine needs 1 worker and 1 thread or more; "
+                f"got {self.workers} and {self.threads}"
             )
 
     def run(self, units: Sequence[Unit], observe: Observer | None = None) -> None:
@@ -93,7 +94,7 @@ class Local(Engine):
         waiting = list(units)
         running: dict[str, _Worker] = {}
         failures: list[_Failure] = []
-        with _stop_flag() as stop, _thread_variables(self.threads):
+        with _stop_flag() as stop, _thread_variables(self.threads), _ended(running):
             while running or (waiting and not stop.is_set()):
                 while waiting and len(running) < most and not stop.is_set():
                     unit = waiting.pop(0)
@@ -105,15 +106,18 @@ class Local(Engine):
                             observe(name, message)
                         continue
                     running.pop(name).close()
-                    if message is not None and message.exit_status == Interrupted.exit_status:
+                    if message is None:
+                        continue
+                    if message.exit_status == Interrupted.exit_status:
                         stop.set()
-                    elif message is not None and not stop.is_set():
+                    # One that does not wait for SIGTERM just dies of it; that is no failure.
+                    elif not (message.died and stop.is_set()):
                         failures.append(message)
                 if stop.is_set():
                     for worker in running.values():
                         worker.stop()
         if failures:
-            raise failures[0].error()
+            raise _error(failures)
         if stop.is_set():
             raise Interrupted("stopped; every run kept its last step, the same command goes on")
 
@@ -129,17 +133,21 @@ class _Worker:
         self._process: BaseProcess = context.Process(
             target=_work, args=(unit, theirs), name=unit.name, daemon=True
         )
-        self._process.start()
+        with contextlib.nullcontext() if "__main__" in unit.needs else _no_script():
+            self._process.start()
         theirs.close()
 
     def receive(self) -> Mapping[str, Any] | _Failure | None:
         """Return a report, or at the end None or what went wrong."""
         try:
             message: Mapping[str, Any] | _Failure | None = self.connection.recv()
-        except EOFError:
+        except (EOFError, OSError):
             self._process.join()
-            code = self._process.exitcode
-            return _Failure(f"{self._name}: its process ended with exit code {code}", 1)
+            code = self._process.exitcode or 0
+            end = (
+                f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
+            )
+            return _Failure(f"{self._name}: its process {end}", 1, died=True)
         return message
 
     def stop(self) -> None:
@@ -149,9 +157,9 @@ class _Worker:
             self._told_to_stop = True
 
     def close(self) -> None:
-        """Wait for the process to end."""
-        self._process.join()
+        """Wait for the process to end; what it still reports is lost."""
         self.connection.close()
+        self._process.join()
 
 
 def _work(unit: Unit, connection: Connection) -> None:
@@ -159,15 +167,21 @@ def _work(unit: Unit, connection: Connection) -> None:
     # A Ctrl-C reaches the whole terminal group; the parent alone decides and sends SIGTERM.
     os.setpgrp()
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+    def send(message: object) -> None:
+        # When nobody listens any more, the unit still has to keep what it did.
+        with contextlib.suppress(BrokenPipeError):
+            connection.send(message)
+
     outcome: _Failure | None = None
     try:
-        unit.work()(unit.config, unit.out, connection.send)
+        unit.work()(unit.config, unit.out, send)
     except BeliefspaceError as error:
         outcome = _Failure(f"{unit.name}: {error}", error.exit_status)
     except BaseException as error:
         reason = f"{unit.name}: {type(error).__name__}: {error}"
         outcome = _Failure(reason, 1, traceback.format_exc())
-    connection.send(outcome)
+    send(outcome)
     connection.close()
 
 
@@ -177,6 +191,18 @@ def _end_with_parent() -> None:
     if parent is not None:
         wait([parent.sentinel])
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _error(failures: Sequence[_Failure]) -> UnitFailed:
+    """Return the error for what failed: the first, and how many more."""
+    first, *others = failures
+    more = f" ({len(others)} more failed)" if others else ""
+    error = UnitFailed(first.message + more)
+    error.exit_status = first.exit_status
+    for note in (first.details, *(other.message for other in others)):
+        if note:
+            error.add_note(note)
+    return error
 
 
 def _ready(running: Mapping[str, _Worker]) -> list[str]:
@@ -208,6 +234,33 @@ def _stop_flag() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _ended(running: Mapping[str, _Worker]) -> Iterator[None]:
+    """Leave no process behind, also when the observer raises."""
+    try:
+        yield
+    finally:
+        for worker in running.values():
+            worker.stop()
+        for worker in running.values():
+            worker.close()
+
+
+@contextlib.contextmanager
+def _no_script() -> Iterator[None]:
+    """Keep a process started meanwhile from running the user's script again.
+
+    By default every new process does, and a script that is not guarded by ``if __name__ ==
+    "__main__"`` would start units of its own.
+    """
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 @contextlib.contextmanager

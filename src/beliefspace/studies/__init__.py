@@ -1,1 +1,1 @@
-
+"""Protocols: from several runs to tables and verdicts."""

@@ -1,13 +1,17 @@
 """How far a predictor is from Bayes, in bits, with the ladder that tells what the distance means.
 
-Symbols, all at a scored position (2512.22471 states the first as its headline; it never stands alone here):
-    entropy_error     |H_model - H_Bayes|, per sequence and position, then averaged (no cancellation across sequences)
+Symbols, all at a scored position (2512.22471 states the first as its headline; it never stands
+alone here):
+    entropy_error     |H_model - H_Bayes|, per sequence and position, then averaged (no cancellation
+                      across sequences)
     kl                KL(Bayes || model): 0 only for the exact predictive
     total_variation   half the summed absolute difference of the two distributions
-    excess            cross-entropy on the sampled outcomes, model minus Bayes: an unbiased but noisy estimate of kl
+    excess            cross-entropy on the sampled outcomes, model minus Bayes: an unbiased but
+                      noisy estimate of kl
     accuracy          how often the likeliest outcome is the sampled one
     leaked_inside     mass on outcomes of the support that Bayes rules out
-    leaked_outside    mass outside the support (only for a model that predicts over the whole vocabulary)
+    leaked_outside    mass outside the support (only for a model that predicts over the whole
+                      vocabulary)
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float64
@@ -36,7 +40,8 @@ class Measure:
 
     Attributes:
         mean: over sequences and scored positions.
-        interval: 95 % bootstrap interval of the mean over sequences; None where the mean is infinite.
+        interval: 95 % bootstrap interval of the mean over sequences; None where the mean is
+            infinite.
         by_position: mean at each scored position, ``[P]``.
         worst: the largest of them.
         worst_position: its place in the sequence (0-based token).
@@ -51,7 +56,10 @@ class Measure:
 
 @dataclass(frozen=True)
 class Measures:
-    """Every quantity of one predictor; see the module's symbols. The last three are for categorical outcomes only."""
+    """Every quantity of one predictor; see the module's symbols.
+
+    The last three are for categorical outcomes only.
+    """
 
     kl_bits: Measure
     entropy_error_bits: Measure
@@ -71,7 +79,8 @@ class Score(Measures):
         positions: the scored positions, ``[P]``.
         bayes_entropy_bits: entropy of the exact predictive, by position, ``[P]``.
         ladder: measures of the reference predictors.
-        alternatives: KL(other exact posterior || model), where the task has other priors to compare with.
+        alternatives: KL(other exact posterior || model), where the task has other priors to compare
+            with.
         support: "outcomes" or "vocabulary": what the predictor spreads its mass over.
         sequences: size of the evaluation set.
         seed: its seed.
@@ -89,13 +98,14 @@ class Score(Measures):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON (infinities as strings)."""
-        plain: dict[str, Any] = jsonable(self)
-        return plain
+        return cast("dict[str, Any]", jsonable(self))
 
     def to_markdown(self) -> str:
         """Return a table: this predictor first, then the ladder."""
         rows = [("this model", self), *self.ladder.items()]
-        head = "| predictor | KL(Bayes to it), bits | entropy error, bits | worst KL | leaked mass |"
+        head = (
+            "| predictor | KL(Bayes to it), bits | entropy error, bits | worst KL | leaked mass |"
+        )
         lines = [head, "|---|---|---|---|---|"]
         for name, one in rows:
             leaked = sum(part.mean for part in (one.leaked_inside, one.leaked_outside) if part)
@@ -113,7 +123,8 @@ def score(predictor: Predictor, task: Task, sequences: int = 2048, seed: int = 0
     """Measure how far a predictor is from the exact posterior predictive.
 
     Args:
-        predictor: any callable or ``torch.nn.Module``; see :func:`beliefspace.windtunnel.predictions.predict`.
+        predictor: any callable or ``torch.nn.Module``; see
+            :func:`beliefspace.windtunnel.predictions.predict`.
         task: what it is scored on.
         sequences: fresh sequences, at least 2.
         seed: of the evaluation set.
@@ -128,7 +139,7 @@ def score(predictor: Predictor, task: Task, sequences: int = 2048, seed: int = 0
         raise InvalidInput(f"an interval needs 2 sequences or more; got sequences = {sequences}")
     batch = evaluation_batch(task, sequences, seed)
     believed = predict(predictor, task, batch)
-    whole = isinstance(believed, Categorical) and believed.support != batch.predictive.support
+    whole = _support(believed) != _support(batch.predictive)
     bayes = {"entropy": batch.predictive.entropy_bits()}
     others = {
         name: _aligned(exact, believed).kl_bits(believed)
@@ -164,7 +175,7 @@ def measure(believed: Predictive, batch: Batch, seed: int = 0) -> Measures:
         "entropy_bits": entropy,
     }
     if isinstance(exact, Categorical) and isinstance(believed, Categorical):
-        possible = np.isin(exact.support, batch.predictive.support)
+        possible = np.isin(exact.support, _support(batch.predictive))
         outcomes = np.flatnonzero(possible)[batch.outcomes]
         mass = np.exp(believed.log_probs)
         ruled_out = np.isneginf(exact.log_probs)
@@ -187,6 +198,10 @@ def evaluation_hash(batch: Batch) -> str:
     return digest.hexdigest()
 
 
+def _support(predictive: Predictive) -> tuple[int, ...]:
+    return predictive.support if isinstance(predictive, Categorical) else ()
+
+
 def _aligned(exact: Predictive, believed: Predictive) -> Predictive:
     """The exact predictive over the outcomes that the other one spreads its mass over."""
     if isinstance(exact, Categorical) and isinstance(believed, Categorical):
@@ -201,7 +216,7 @@ def _summaries(
     sequence, column = np.nonzero(batch.scored)
     positions, place = np.unique(column, return_inverse=True)
     in_sequence, at_position = np.bincount(sequence), np.bincount(place)
-    # A sequence counts by its number of scored positions, so that the bootstrap is of the very mean reported.
+    # Weighted by its scored positions, a sequence counts in the bootstrap as it does in the mean.
     weight = in_sequence / in_sequence.mean()
     columns = [np.bincount(sequence, value) / in_sequence * weight for value in rows.values()]
     estimates = curve_bootstrap(np.stack(columns, axis=1), Stream(seed, "bootstrap"))

@@ -1,6 +1,7 @@
 """What every task must satisfy, as one call; the tests run it over everything that is registered.
 
-A task's own ``tiny()`` instances and ``reference()`` are what make this an independent check of its posterior.
+A task's own ``tiny()`` instances and ``reference()`` are what make this an independent check of its
+posterior.
 """
 
 from __future__ import annotations
@@ -104,9 +105,10 @@ def agrees_with_the_independent_derivation(task: Task) -> str:
 
 
 def same_past_same_belief(task: Task) -> str:
-    """Causal: sequences that agree up to a position have the same predictive there, whatever comes later.
+    """Causal: sequences that agree up to a position have the same predictive there.
 
-    Decided on the coincidences among 1,000 sequences, so it has force for tokens and not for real inputs.
+    Decided on the coincidences among 1,000 sequences, so it has force for tokens and not for real
+    inputs.
     """
     batch = task.batch(1000, _STREAM)
     if not isinstance(batch.predictive, Categorical):
@@ -163,7 +165,8 @@ def exact_scores_zero_against_itself(task: Task) -> str:
 def latents_of_training_are_not_those_of_evaluation(task: Task) -> str:
     """In a large space of hypotheses no training sequence comes again in evaluation.
 
-    A small space is shared of necessity: a held-out part would change the prior, and with it the exact posterior.
+    A small space is shared of necessity: a held-out part would change the prior, and with it the
+    exact posterior.
     """
     if task.hypothesis_bits < DISJOINT_BITS:
         return ""
@@ -213,7 +216,9 @@ def _same_rows(few: Batch, many: Batch, rows: int) -> bool:
     return (
         np.array_equal(few.inputs, many.inputs[:rows])
         and np.array_equal(few.scored, many.scored[:rows])
-        and np.array_equal(few.targets, many.targets[:rows], equal_nan=few.targets.dtype.kind == "f")
+        and np.array_equal(
+            few.targets, many.targets[:rows], equal_nan=few.targets.dtype.kind == "f"
+        )
         and not _difference(few.predictive, many.predictive.take(np.arange(scored)))
     )
 

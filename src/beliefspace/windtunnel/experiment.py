@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,6 +44,10 @@ def train(
 
     Returns:
         The finished runs by name.
+
+    Raises:
+        InvalidInput: nothing to train, or a task or model that other processes could not import.
+        RunExists: as :func:`run_recipes`, and Interrupted likewise.
     """
     seeds = range(seeds) if isinstance(seeds, int) else seeds
     recipes = {
@@ -71,18 +76,26 @@ def run_recipes(
         observe: called with a run's name and its progress, the fields of ``training.Progress``.
 
     Raises:
+        InvalidInput: if there are no recipes, or a task or model cannot be imported elsewhere.
         RunExists: if a directory holds a run of another recipe; nothing is started then.
         Interrupted: on Ctrl-C; every run can be resumed by the same call.
     """
-    places = {name: out / name for name in recipes}
-    for name, recipe in recipes.items():
-        _check_place(places[name], recipe)
+    if not recipes:
+        raise InvalidInput("nothing to train: there is no model or no seed")
+    places = {name: _place(out, name) for name in recipes}
+    unfinished = {n: r for n, r in recipes.items() if not _is_finished(places[n], r)}
+    units = [
+        Unit(
+            name or out.name,
+            f"{__name__}:train_unit",
+            to_dict(recipe),
+            places[name],
+            _needs(recipe),
+        )
+        for name, recipe in unfinished.items()
+    ]
     threads = max(recipe.hardware.threads for recipe in recipes.values())
     engine: Engine = Local(workers, threads)
-    units = [
-        Unit(name or out.name, f"{__name__}:train_unit", to_dict(recipe), places[name])
-        for name, recipe in recipes.items()
-    ]
     engine.run(units, observe)
     return {name: Run.open(place) for name, place in places.items()}
 
@@ -98,19 +111,55 @@ def train_unit(config: Mapping[str, Any], out: Path, report: Report) -> None:
         train_one(from_dict(Recipe, config), out, lambda progress: report(vars(progress)))
 
 
-def _check_place(place: Path, recipe: Recipe) -> None:
-    """Raise unless a recipe can be started at a place, or gone on with."""
+def _place(out: Path, name: str) -> Path:
+    """Return the directory of a named run, which is inside ``out`` or is ``out``."""
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise InvalidInput(f"a run's name is a path inside {out}; got {name!r}")
+    return out / name
+
+
+def _is_finished(place: Path, recipe: Recipe) -> bool:
+    """Return whether a recipe is done; raise unless it can be started at a place, or resumed."""
     if not (place / "run.json").exists():
         Run.check_free(place)
-        return
-    found = from_toml(Recipe, Run.open(place).config_toml(), where=str(place / "config.toml"))
+        return False
+    run = Run.open(place)
+    found = from_toml(Recipe, run.config_toml(), where=str(place / "config.toml"))
     if recipe.schedule.steps is None:
         found = replace(found, schedule=replace(found.schedule, steps=None))
     if content_hash(found) != content_hash(recipe):
         raise RunExists(f"{place} holds a run of another recipe; give another --out, or remove it")
+    return run.status == "finished"
 
 
-def _named(arms: Sequence[ModelSpec] | ModelSpec | Mapping[str, ModelSpec]) -> Mapping[str, ModelSpec]:
+def _needs(recipe: Recipe) -> tuple[str, ...]:
+    """Return what another process must import to know every registered part of a recipe."""
+    modules = sorted({type(part).__module__ for part in _parts(recipe)})
+    return tuple(_source(name) for name in modules if not name.startswith("beliefspace."))
+
+
+def _parts(config: object) -> Iterator[object]:
+    """Go through a configuration and everything in it that is one, too."""
+    if is_dataclass(config):
+        yield config
+        for field in fields(config):
+            yield from _parts(getattr(config, field.name))
+
+
+def _source(module: str) -> str:
+    """Return how another process gets a module: its name, or the file that was loaded as one."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if module == "__main__" and file is None:
+        raise InvalidInput(
+            "a task or model that is defined in a notebook or at the prompt cannot be trained, "
+            "because other processes cannot import it; put it into a .py file and import that"
+        )
+    return str(file) if module.startswith("beliefspace_file_") else module
+
+
+def _named(
+    arms: Sequence[ModelSpec] | ModelSpec | Mapping[str, ModelSpec],
+) -> Mapping[str, ModelSpec]:
     if isinstance(arms, Mapping):
         return arms
     if isinstance(arms, ModelSpec):
@@ -120,6 +169,4 @@ def _named(arms: Sequence[ModelSpec] | ModelSpec | Mapping[str, ModelSpec]) -> M
         name if names.count(name) == 1 else f"{name}-{number}"
         for number, name in enumerate(names, start=1)
     ]
-    if not labels:
-        raise InvalidInput("nothing to train: arms is empty")
     return dict(zip(labels, arms, strict=True))

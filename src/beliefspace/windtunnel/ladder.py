@@ -3,12 +3,15 @@
 Four are common to all categorical tasks, and none of them reads the evidence:
 
     uniform            every outcome alike
-    best constant      one distribution for all: the mean predictive, which no other constant beats in KL
+    best constant      one distribution for all: the mean predictive, which no other constant beats
+                       in KL
     best by position   one distribution per position: the mean predictive there
-    position entropy   one distribution per position with the median Bayes entropy there. Where entropy is a function of position
-                       its entropy error is 0 although it knows nothing, which is why entropy error never stands alone
+    position entropy   one distribution per position with the median Bayes entropy there. Where
+                       entropy is a function of position its entropy error is 0 although it knows
+                       nothing, which is why entropy error never stands alone
 
-A task adds its own, such as filters with a short memory. For normal outcomes the constants match mean and variance.
+A task adds its own, such as filters with a short memory. For normal outcomes the constants match
+mean and variance.
 """
 
 from __future__ import annotations

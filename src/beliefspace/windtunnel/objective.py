@@ -5,13 +5,15 @@ Symbols:
     p        the exact posterior predictive
     y        the sampled outcome
 
-``sampled`` is -log q(y), the usual next-outcome loss; ``posterior`` is its expectation over y given the inputs, -sum p log q. The
-two have the same expected gradient and are smallest where q = p; there the noise of ``posterior`` vanishes and that of ``sampled``
-does not. (Far from there ``posterior`` need not be the quieter one: outcomes of one sequence can balance each other.)
+``sampled`` is -log q(y), the usual next-outcome loss; ``posterior`` is its expectation over y given
+the inputs, -sum p log q. The two have the same expected gradient and are smallest where q = p;
+there the noise of ``posterior`` vanishes and that of ``sampled`` does not. (Far from there
+``posterior`` need not be the quieter one: outcomes of one sequence can balance each other.)
 """
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -65,5 +67,6 @@ def _normal(rows: torch.Tensor, batch: Batch, targets: str) -> torch.Tensor:
         assert not isinstance(exact, Categorical)
         squares = torch.from_numpy(exact.variance).to(rows)
         squares = squares + (torch.from_numpy(exact.mean).to(rows) - mean) ** 2
-    spread = np.log(2 * np.pi) + log_variance + squares * torch.exp(-log_variance)
-    return 0.5 * spread.mean()
+    spread = math.log(2 * math.pi) + log_variance + squares * torch.exp(-log_variance)
+    loss: torch.Tensor = 0.5 * spread.mean()
+    return loss

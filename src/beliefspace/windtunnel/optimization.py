@@ -1,4 +1,4 @@
-"""The optimizers' arithmetic: one step over named parameters, and a state that can be saved exactly.
+"""The optimizers' arithmetic: one step over named parameters, and a state that is saved exactly.
 
 Symbols (Muon):
     G    gradient of a matrix                                  ``[r, c]``
@@ -38,16 +38,21 @@ class Optimization(Protocol):
 def optimization(spec: OptimizerSpec, network: torch.nn.Module) -> Optimization:
     """Return the optimizer of a network's trainable parameters.
 
-    Matrices inside the layers (parameters named ``layers. ...`` with two axes) are Muon's; the rest is AdamW's.
+    Linear maps inside the layers (parameters named ``layers. ... .weight`` with two axes) are
+    Muon's; the rest is AdamW's.
     """
     trainable = {name: p for name, p in network.named_parameters() if p.requires_grad}
     if isinstance(spec, AdamW):
         return _Adam(spec, trainable)
     if isinstance(spec, Muon):
-        hidden = {n: p for n, p in trainable.items() if n.startswith("layers.") and p.ndim == 2}
+        hidden = {n: p for n, p in trainable.items() if _is_map(n, p)}
         others = {name: p for name, p in trainable.items() if name not in hidden}
         return _Muon(spec, hidden, _Adam(spec.rest, others))
     raise InvalidInput(f"no arithmetic is known for the optimizer {type(spec).__name__}")
+
+
+def _is_map(name: str, parameter: torch.nn.Parameter) -> bool:
+    return name.startswith("layers.") and name.endswith(".weight") and parameter.ndim == 2
 
 
 class _Adam:
@@ -62,6 +67,13 @@ class _Adam:
             weight_decay=spec.weight_decay,
             fused=True,
         )
+        # What torch would make at the first step; so the state is whole before it, too.
+        for p in parameters.values():
+            self._adam.state[p] = {
+                "step": torch.zeros((), device=p.device),
+                "exp_avg": torch.zeros_like(p),
+                "exp_avg_sq": torch.zeros_like(p),
+            }
 
     def step(self, rate: float) -> None:
         self._adam.param_groups[0]["lr"] = self._spec.learning_rate * rate
@@ -76,19 +88,12 @@ class _Adam:
 
     def load(self, state: Mapping[str, torch.Tensor]) -> None:
         for name, parameter in self._parameters.items():
-            mine = {
-                key: _take(state, f"adamw/{name}/{key}") for key in ("step", "exp_avg", "exp_avg_sq")
-            }
-            self._adam.state[parameter] = {
-                key: value if key == "step" else value.to(parameter.device)
-                for key, value in mine.items()
-            }
+            for key, value in self._adam.state[parameter].items():
+                value.copy_(_take(state, f"adamw/{name}/{key}"))
 
 
 class _Muon:
-    def __init__(
-        self, spec: Muon, matrices: Mapping[str, torch.nn.Parameter], rest: _Adam
-    ) -> None:
+    def __init__(self, spec: Muon, matrices: Mapping[str, torch.nn.Parameter], rest: _Adam) -> None:
         self._spec = spec
         self._rest = rest
         self._groups: dict[tuple[int, ...], dict[str, torch.nn.Parameter]] = {}
@@ -96,7 +101,7 @@ class _Muon:
             shape = tuple(sorted(matrix.shape))
             self._groups.setdefault(shape, {})[name] = matrix
         self._averages = {
-            shape: torch.zeros(len(group), *shape, device=next(iter(group.values())).device)
+            shape: next(iter(group.values())).new_zeros(len(group), *shape)
             for shape, group in self._groups.items()
         }
 
@@ -135,7 +140,8 @@ def _orthogonal(
 ) -> Float[torch.Tensor, "g r c"]:
     """Push all singular values towards 1, keeping the singular vectors; r <= c."""
     a, b, c = _QUINTIC
-    x = matrices / (matrices.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    norms: torch.Tensor = torch.linalg.matrix_norm(matrices, keepdim=True)
+    x = matrices / (norms + 1e-7)
     for _ in range(iterations):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)

@@ -39,6 +39,7 @@ class AdamW(OptimizerSpec):
         _require(self.learning_rate > 0, "learning_rate > 0", self.learning_rate)
         _require(all(0 <= beta < 1 for beta in self.betas), "betas in [0, 1)", self.betas)
         _require(self.weight_decay >= 0, "weight_decay >= 0", self.weight_decay)
+        _require(self.epsilon >= 0, "epsilon >= 0", self.epsilon)
 
 
 @register("optimizers", "muon")
@@ -47,8 +48,8 @@ class Muon(OptimizerSpec):
     """Orthogonalised momentum (Muon) for matrices inside the layers, AdamW for everything else.
 
     Args:
-        learning_rate: the highest rate, of an update whose singular values are about 1 (scaled by the root of rows over columns
-            where a matrix has more rows).
+        learning_rate: the highest rate, of an update whose singular values are about 1 (scaled by
+            the root of rows over columns where a matrix has more rows).
         momentum: decay of the (Nesterov) momentum.
         iterations: Newton-Schulz steps of the orthogonalisation.
         rest: AdamW for embeddings, read-out, norms and biases.

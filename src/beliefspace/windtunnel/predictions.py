@@ -1,7 +1,8 @@
 """From any callable to a predictive distribution that can be scored.
 
-A plain callable is given the inputs as a numpy array; a ``torch.nn.Module`` a tensor on its own device, in evaluation mode and
-without gradients. Either returns one row of logits (or log-probabilities) per position.
+A plain callable is given the inputs as a numpy array; a ``torch.nn.Module`` a tensor on its own
+device, in evaluation mode and without gradients. Either returns one row of logits (or
+log-probabilities) per position.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ def predict(predictor: Predictor, task: Task, batch: Batch) -> Predictive:
     """Return what a predictor believes at the scored positions of a batch.
 
     Args:
-        predictor: a callable from inputs ``[n, T]`` (or ``[n, T, f]``) to outputs ``[n, T, k]``. For a categorical task k is the
-            number of outcomes, or the size of the input vocabulary: then the whole vocabulary is scored and the mass outside
-            the support counts as leaked. For a normal task k = 2: mean and log variance.
+        predictor: a callable from inputs ``[n, T]`` (or ``[n, T, f]``) to outputs ``[n, T, k]``.
+            For a categorical task k is the number of outcomes, or the size of the input vocabulary:
+            then the whole vocabulary is scored and the mass outside the support counts as leaked.
+            For a normal task k = 2: mean and log variance.
         task: the task that drew the batch.
         batch: the sequences.
 

@@ -1,8 +1,8 @@
 """A training run, as settings: everything that its result depends on, and nothing else.
 
-A budget is written as a number and a unit: "4000 steps", "20M predictions" (scored positions seen), "5 min" (of wall clock) or
-"6 cpu-min". A time is measured out once, before the run, into a number of steps; the recorded recipe holds that number, so that
-a resumed run follows the same schedule.
+A budget is written as a number and a unit: "4000 steps", "20M predictions" (scored positions seen),
+"5 min" (of wall clock) or "6 cpu-min". A time is measured out once, before the run, into a number
+of steps; the recorded recipe holds that number, so that a resumed run follows the same schedule.
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ class Hardware:
 
     Args:
         device: "cpu", "cuda", "cuda:1", "mps", ...
-        threads: of one run; side by side, runs with one thread each get more done than one with several.
+        threads: of one run; side by side, runs with one thread each get more done than one with
+            several.
     """
 
     device: str = "cpu"
@@ -157,9 +158,11 @@ class Recipe:
         model: what learns it.
         optimizer: how.
         schedule: for how long.
-        targets: "sampled", the outcome drawn (the scientific claim), or "posterior", the exact predictive: the same expected
-            gradient, whose noise vanishes as the model nears Bayes, for quick models. Every result says which.
-        balanced: draw batches that cover a symmetry of the task (each sequence is still distributed as the task says).
+        targets: "sampled", the outcome drawn (the scientific claim), or "posterior", the exact
+            predictive: the same expected gradient, whose noise vanishes as the model nears Bayes,
+                for quick models. Every result says which.
+        balanced: draw batches that cover a symmetry of the task (each sequence is still distributed
+            as the task says).
         seed: of the data and of the initial weights.
         evaluation: how it is scored.
         hardware: where it runs.

@@ -1,8 +1,9 @@
 """One training loop for every task and model, which stops and resumes exactly.
 
-Data are a pure function of (seed, step), so the state of a run is its parameters, its optimizer and the number of the next step.
-A run that was stopped, by Ctrl-C, a signal or a killed process, goes on from its last checkpoint and ends with the same bits as
-one that was not, on the same machine and number of threads.
+Data are a pure function of (seed, step), so the state of a run is its parameters, its optimizer and
+the number of the next step. A run that was stopped, by Ctrl-C, a signal or a killed process, goes
+on from its last checkpoint and ends with the same bits as one that was not, on the same machine and
+number of threads.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from beliefspace.core.environment import environment
 from beliefspace.core.errors import CorruptFile, Interrupted, InvalidInput
 from beliefspace.core.store import Checkpoint, Run
 from beliefspace.core.streams import Stream
-from beliefspace.windtunnel.calibration import measure, score
+from beliefspace.windtunnel.calibration import score
 from beliefspace.windtunnel.networks.base import Network
 from beliefspace.windtunnel.objective import loss_nats
 from beliefspace.windtunnel.optimization import Optimization, optimization
@@ -44,7 +45,8 @@ class Progress:
         step: steps done, of ``steps``.
         seconds_left: of wall clock, estimated.
         predictions: scored positions seen.
-        cpu_seconds: spent on training so far (data and optimizer included, looks and checkpoints not).
+        cpu_seconds: spent on training so far (data and optimizer included, looks and checkpoints
+            not).
         loss_bits: cross-entropy on the targets, averaged since the last report.
         kl_bits: KL(Bayes || model) on fixed validation sequences.
         entropy_error_bits: mean entropy error on them.
@@ -89,10 +91,8 @@ def train(
         return _finish(run, resolved, observe, checkpoint_seconds)
 
 
-def resume(
-    path: Path, observe: Observer | None = None, checkpoint_seconds: float = 30.0
-) -> Run:
-    """Go on with a stopped run from its newest whole checkpoint; a finished run is returned as it is.
+def resume(path: Path, observe: Observer | None = None, checkpoint_seconds: float = 30.0) -> Run:
+    """Go on with a stopped run from its newest whole checkpoint; a finished one is left as it is.
 
     Raises:
         CorruptFile: if the checkpoint does not belong to the run's recipe.
@@ -165,7 +165,7 @@ class _Trainer:
         batch = self._batch(step)
         loss = loss_nats(self.network, self.recipe.task, batch, self.recipe.targets)
         self.network.zero_grad(set_to_none=True)
-        loss.backward()
+        torch.autograd.backward(loss)
         if schedule.clip:
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), schedule.clip)
         self.optimization.step(schedule.rate(step, steps))
@@ -192,7 +192,9 @@ class _Trainer:
             self.network.load_state_dict(state["network"])
         except RuntimeError as error:
             reason = " ".join(str(error).split())
-            raise CorruptFile(f"the checkpoint in {where} does not fit its model: {reason}") from None
+            raise CorruptFile(
+                f"the checkpoint in {where} does not fit its model: {reason}"
+            ) from None
         self.optimization.load(state["optimizer"])
 
     def _batch(self, step: int) -> Batch:
@@ -200,9 +202,7 @@ class _Trainer:
         return draw(self.recipe.schedule.batch, self._stream, step)
 
 
-def _finish(
-    run: Run, recipe: Recipe, observe: Observer | None, checkpoint_seconds: float
-) -> Run:
+def _finish(run: Run, recipe: Recipe, observe: Observer | None, checkpoint_seconds: float) -> Run:
     """Take the steps that are left, then score the model."""
     with run.locked():
         trainer = _Trainer(recipe)
@@ -297,9 +297,7 @@ class _Loop:
 
 def _score(run: Run, recipe: Recipe, trainer: _Trainer, loop: _Loop) -> None:
     """Measure the finished model on fresh sequences and write the result."""
-    final = score(
-        trainer.network, recipe.task, recipe.evaluation.sequences, recipe.evaluation.seed
-    )
+    final = score(trainer.network, recipe.task, recipe.evaluation.sequences, recipe.evaluation.seed)
     kl_nats = final.kl_bits.mean * math.log(2)
     run.write_result(
         {

@@ -6,8 +6,8 @@ from beliefspace.core.registry import register
 from beliefspace.report.context import Context, RunView
 from beliefspace.report.figures import Profile, edge_note
 from beliefspace.report.figures import entropy_by_position as draw
-from beliefspace.report.numbers import plural
 from beliefspace.report.parts import Absent, Figure, Section
+from beliefspace.report.wording import plural
 
 _FAINT = "position entropy"
 

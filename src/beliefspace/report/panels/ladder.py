@@ -10,9 +10,9 @@ import numpy as np
 from beliefspace.core.registry import register
 from beliefspace.core.statistics import mean_t
 from beliefspace.report.context import Context, RunView, arms
-from beliefspace.report.numbers import interval, short
 from beliefspace.report.parts import Absent, Cell, Row, Section, Table
 from beliefspace.report.scores import MeasuresView, MeasureView, ScoreView
+from beliefspace.report.wording import interval, short
 
 _QUANTITIES = (
     "kl_bits",

@@ -8,8 +8,8 @@ from typing import Any
 from beliefspace.core.registry import register
 from beliefspace.report.context import Context, RunView, arms
 from beliefspace.report.figures import Curve, edge_note, learning_curves
-from beliefspace.report.numbers import plural
 from beliefspace.report.parts import Absent, Figure, Section
+from beliefspace.report.wording import plural
 
 _NEEDED = ("predictions", "kl_bits", "entropy_error_bits")
 

@@ -9,8 +9,8 @@ from beliefspace.claims.ledger import PublishedValue, find, published
 from beliefspace.core.config import to_dict
 from beliefspace.core.registry import register
 from beliefspace.report.context import Context
-from beliefspace.report.numbers import plural, short
 from beliefspace.report.parts import Absent, Cell, Row, Section, Table
+from beliefspace.report.wording import plural, short
 
 _COLUMNS = (Cell("published"), Cell("entropy error", "bits"), Cell("read in"), Cell("note"))
 

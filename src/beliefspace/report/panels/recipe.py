@@ -8,9 +8,9 @@ from typing import Any
 
 from beliefspace.core.jsonable import to_json
 from beliefspace.core.registry import register
-from beliefspace.report.context import Context, RunView, arms, clean
-from beliefspace.report.numbers import ABSENT, duration, plural, short, whole
+from beliefspace.report.context import Context, RunView, arms
 from beliefspace.report.parts import Absent, Cell, Code, Row, Section, Table, Text
+from beliefspace.report.wording import ABSENT, clean, duration, plural, short, whole
 
 _TARGETS = {
     "sampled": "sampled outcomes",
@@ -124,7 +124,7 @@ _LINES: tuple[_Line, ...] = (
     ("sequences", "trained on", _trained("sequences", whole)),
     ("predictions", "trained on", _trained("predictions", whole)),
     ("CPU time", "", _trained("cpu_seconds", duration)),
-    ("operations", "floating point, counted", _trained("operations", whole)),
+    ("operations", "floating point, of matrix products", _trained("operations", whole)),
     ("2·KL·n", "nats", _trained("efficiency", short)),
     ("evaluation", "", _evaluation),
     ("status", "", lambda run: Cell(run.status)),

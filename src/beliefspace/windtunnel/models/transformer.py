@@ -59,6 +59,9 @@ class Transformer(ModelSpec):
         norm: "layer" or "rms" (1910.07467).
         activation: "gelu", "relu", "relu2" (squared, 2109.08668) or "swiglu" (2002.05202).
         head: "untied", or "tied" to the embedding rows of the outcomes.
+        logit_scale: the read-out is multiplied by this and starts as many times smaller, so the
+            function at the start is the same and a step of a scale-free optimizer (Adam) moves the
+            logits as many times more. Certain answers need large logits: 10 suits the bijection.
         biases: which linear maps (and, with "all", layer norms) have biases.
         qk_norm: RMS-normalise queries and keys per head (2010.04245).
         frozen_attention: leave all that makes queries and keys as initialised; values and all else
@@ -80,6 +83,7 @@ class Transformer(ModelSpec):
     norm: Norm = "layer"
     activation: Activation = "gelu"
     head: Head = "untied"
+    logit_scale: float = 1.0
     biases: Biases = "none"
     # Attention.
     qk_norm: bool = False
@@ -97,6 +101,8 @@ class Transformer(ModelSpec):
             raise InvalidInput(
                 f"width must be a multiple of heads; got width {self.width}, heads {self.heads}"
             )
+        if not 0 < self.logit_scale < float("inf"):
+            raise InvalidInput(f"logit_scale is a positive number; got {self.logit_scale}")
         if self.window is not None and self.positions != "relative":
             raise InvalidInput(
                 'a window needs positions = "relative"; '

@@ -167,6 +167,7 @@ class OutputHead(nn.Module):
         head: "untied", a linear map, or "tied", the embedding rows of the outcomes.
         embedding: whose table a tied head reads; it holds no copy.
         make: draws the initial values.
+        scale: multiplies the outputs; an untied map starts as many times smaller.
         bias: whether an untied head has one.
     """
 
@@ -178,12 +179,14 @@ class OutputHead(nn.Module):
         embedding: InputEmbedding,
         make: Initializer,
         *,
+        scale: float = 1.0,
         bias: bool = False,
     ) -> None:
         super().__init__()
+        self._scale = scale
         self._rows: slice | list[int] | None = None
         if head == "untied":
-            self.map = make.linear(width, output_count(task), bias=bias)
+            self.map = make.linear(width, output_count(task), bias=bias, gain=1 / scale)
             return
         assert isinstance(task.outputs, CategoricalOutputs)  # checked by the specification
         support = list(task.outputs.support)
@@ -197,8 +200,9 @@ class OutputHead(nn.Module):
         """Return the outputs."""
         if self._rows is None:
             outputs: Tensor = self.map(x)
-            return outputs
-        return F.linear(x, self._embedding[0].table[self._rows])
+        else:
+            outputs = F.linear(x, self._embedding[0].table[self._rows])
+        return outputs if self._scale == 1 else outputs * self._scale
 
 
 class RMSNorm(nn.Module):

@@ -62,7 +62,9 @@ class TransformerNetwork(Network):
             self.positions = make.normal(task.length, spec.width, deviation=EMBEDDING_DEVIATION)
         self.layers = nn.ModuleList(Block(spec, task, make) for _ in range(spec.depth))
         self.final_norm = _norm(spec)
-        self.head = OutputHead(task, spec.width, spec.head, self.embedding, make, bias=biases)
+        self.head = OutputHead(
+            task, spec.width, spec.head, self.embedding, make, scale=spec.logit_scale, bias=biases
+        )
 
     def forward(self, inputs: Inputs, columns: Columns = None, tap: Tap = NO_TAP) -> Tensor:
         """Compute the outputs; see :meth:`Network.forward`.

@@ -83,7 +83,7 @@ class Batch:
     @cached_property
     def outcomes(self) -> Int64[np.ndarray, " s"]:
         """The sampled outcomes at the scored positions."""
-        return self.targets[self.scored]
+        return np.asarray(self.targets[self.scored])
 
     @cached_property
     def columns(self) -> Int64[np.ndarray, " s"]:
@@ -94,8 +94,8 @@ class Batch:
 class Task(ABC):
     """A family of sequences whose exact posterior predictive is known.
 
-    A task is a frozen dataclass of its own settings, registered under a short name. It is causal: the predictive at a position
-    is a function of the inputs up to and including that position.
+    A task is a frozen dataclass of its own settings, registered under a short name. It is causal:
+    the predictive at a position is a function of the inputs up to and including that position.
     """
 
     group: ClassVar[str] = "tasks"
@@ -152,7 +152,8 @@ class Task(ABC):
     def balanced(self, sequences: int, stream: Stream, step: int = 0) -> Batch:
         """Draw rows that are each distributed as in :meth:`batch` but together cover a symmetry.
 
-        Averages over such a batch have less variance. Rows are dependent, so it is for training only.
+        Averages over such a batch have less variance. Rows are dependent, so it is for training
+        only.
         """
         raise InvalidInput(
             f"{type(self).__name__} has no balanced batches; train with balanced = false"
@@ -160,6 +161,6 @@ class Task(ABC):
 
 
 def check_sequences(sequences: int) -> None:
-    """Raise unless ``sequences`` is a whole number of at least 1."""
-    if isinstance(sequences, bool) or not isinstance(sequences, int) or sequences < 1:
+    """Raise unless ``sequences`` is at least 1."""
+    if sequences < 1:
         raise InvalidInput(f"a batch holds 1 sequence or more; got {sequences!r}")

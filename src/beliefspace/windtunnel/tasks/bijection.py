@@ -1,7 +1,8 @@
 """Bijection elimination: each pair that is shown rules values out (2512.22471, tasks).
 
-A bijection of V keys onto V values is drawn; its pairs are shown one after another, and at each key the model is asked for the
-value. One sequence with V = 4, in format B (values have tokens of their own, V ... 2V - 1, written 4-7 here)::
+A bijection of V keys onto V values is drawn; its pairs are shown one after another, and at each key
+the model is asked for the value. One sequence with V = 4, in format B (values have tokens of their
+own, V ... 2V - 1, written 4-7 here)::
 
     position     0    1    2    3    4    5    6
     input        2    5    0    7    3    4    1
@@ -10,7 +11,8 @@ value. One sequence with V = 4, in format B (values have tokens of their own, V 
     Bayes     1/4,1/4,..   1/3 on {0,2,3}  1/2 on {0,2}   certain
     bits         2        1.58      1         0
 
-In format A keys and values share the tokens 0 ... V - 1, all pairs are complete, and a last key from the context asks for recall.
+In format A keys and values share the tokens 0 ... V - 1, all pairs are complete, and a last key
+from the context asks for recall.
 
 Symbols:
     V        keys, and values                                    ``values``
@@ -19,9 +21,10 @@ Symbols:
     q        queries: every key, and in format A the last one    ``[n, S]``, S = L or L + 1
     m        distinct values seen before a query                 ``[n, S]``
 
-The posterior predictive (2512.22471): certain where the key was seen, else uniform over the V - m values not seen (a bijection) or
-over all V (an independent map, which isolates binding). With a finite pool of N fixed latents it is the vote of the members that
-agree with every pair so far, so a model that memorised its training latents can be told from one that learned the rule.
+The posterior predictive (2512.22471): certain where the key was seen, else uniform over the V - m
+values not seen (a bijection) or over all V (an independent map, which isolates binding). With a
+finite pool of N fixed latents it is the vote of the members that agree with every pair so far, so a
+model that memorised its training latents can be told from one that learned the rule.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -50,6 +53,11 @@ from beliefspace.windtunnel.tasks.base import (
     check_sequences,
 )
 from beliefspace.windtunnel.tasks.finite_pool import Evidence, agreement, votes
+from beliefspace.windtunnel.tasks.orbits import stabiliser
+
+Format = Literal["A", "B"]
+Keys = Literal["distinct", "repeated"]
+Mapped = Literal["bijection", "map"]
 
 
 @dataclass(frozen=True)
@@ -82,19 +90,20 @@ class Bijection(Task):
     Args:
         values: number of keys and of values, V >= 2.
         pairs: pairs in a sequence, L; by default as many as values.
-        format: "B", values with their own tokens, ending at a key (2L - 1 tokens), or "A", shared tokens, then one key from the
-            context (2L + 1 tokens).
+        format: "B", values with their own tokens, ending at a key (2L - 1 tokens), or "A", shared
+            tokens, then one key from the context (2L + 1 tokens).
         keys: "distinct", each key once, or "repeated", drawn with replacement.
-        mapping: "bijection", or "map", values drawn independently (with repeated keys: the binding variant).
+        mapping: "bijection", or "map", values drawn independently (with repeated keys: the binding
+            variant).
         pool: None for the full prior, or the number N of fixed latents, equally likely.
         pool_seed: which pool.
     """
 
     values: int = 20
     pairs: int | None = None
-    format: Literal["A", "B"] = "B"
-    keys: Literal["distinct", "repeated"] = "distinct"
-    mapping: Literal["bijection", "map"] = "bijection"
+    format: Format = "B"
+    keys: Keys = "distinct"
+    mapping: Mapped = "bijection"
     pool: int | None = None
     pool_seed: int = 0
 
@@ -154,8 +163,8 @@ class Bijection(Task):
     @classmethod
     def tiny(cls) -> tuple[Task, ...]:
         """Every format, way of drawing keys, and mapping, at V = 4 and 5; and two pools."""
-        variants = itertools.product(("A", "B"), ("distinct", "repeated"), ("bijection", "map"))
-        full = [cls(4, None, form, keys, mapping) for form, keys, mapping in variants]
+        variants = itertools.product(get_args(Format), get_args(Keys), get_args(Mapped))
+        full = [cls(4, None, *variant) for variant in variants]
         pools = [cls(5, 4, "B", "distinct", pool=7), cls(4, 6, "A", "repeated", "map", pool=5)]
         return (*full, cls(6, 3), *pools)
 
@@ -165,15 +174,27 @@ class Bijection(Task):
         return self._assemble(self._draw(sequences, stream, step))
 
     def balanced(self, sequences: int, stream: Stream, step: int = 0) -> Batch:
-        """Draw ceil(n / V) sequences and give each with all V cyclic shifts of its values."""
+        """Draw one sequence under many relabellings of its values; see the module orbits.
+
+        A set of V rows shares its keys and runs through a cycle, so every value stands once at
+        every position. Sets, within a step and over steps, run through the rest of the group in
+        random order, each with its keys renamed; then a new sequence is drawn. Which sets a step
+        holds follows from ``sequences``.
+
+        Raises:
+            InvalidInput: with a finite pool, which has no such symmetry.
+        """
         check_sequences(sequences)
         if self.pool is not None:
             raise InvalidInput("a finite pool has no symmetry to balance; use balanced = false")
-        base = self._draw(-(-sequences // self.values), stream, step)
-        row = np.arange(sequences)
-        source, shift = row // self.values, row % self.values
-        table = (base.table[source] + shift[:, None]) % self.values
-        return self._assemble(Pairs(table, base.keys[source], base.queries[source], None))
+        rows = np.arange(step * sequences, (step + 1) * sequences)
+        sets = [_Orbit(self, stream).set(number) for number in np.unique(rows // self.values)]
+        mine = rows - rows[0] // self.values * self.values
+        table, keys, queries = (
+            np.concatenate([getattr(one, part) for one in sets])[mine]
+            for part in ("table", "keys", "queries")
+        )
+        return self._assemble(Pairs(table, keys, queries, None))
 
     def ladder(self, batch: Batch) -> Mapping[str, Predictive]:
         """Bags of seen values: a logit of -c for each value seen, whatever the key."""
@@ -215,12 +236,6 @@ class Bijection(Task):
         return itertools.product(range(self.values), repeat=self.values)
 
     def _draw(self, rows: int, stream: Stream, step: int) -> Pairs:
-        member = None
-        if self.pool is not None:
-            member = stream.integers(step, rows, 1, self.pool, "member")[:, 0]
-            table = _pool(self)[member]
-        else:
-            table = _latents(self, rows, stream, step)
         if self.keys == "distinct":
             keys = stream.permutations(step, rows, self.values, "keys")[:, : self.shown]
         else:
@@ -229,7 +244,10 @@ class Bijection(Task):
         if self.format == "A":
             again = stream.integers(step, rows, 1, self.shown, "recall")
             queries = np.concatenate([keys, np.take_along_axis(keys, again, axis=1)], axis=1)
-        return Pairs(table, keys, queries, member)
+        if self.pool is None:
+            return Pairs(_latents(self, rows, stream, step), keys, queries, None)
+        member = stream.integers(step, rows, 1, self.pool, "member")[:, 0]
+        return Pairs(_pool(self)[member], keys, queries, member)
 
     def _assemble(self, pairs: Pairs) -> Batch:
         rows = len(pairs.keys)
@@ -277,6 +295,28 @@ class Bijection(Task):
             seen[:, pair + 1] = seen[:, pair]
             seen[np.arange(rows), pair + 1, shown[:, pair]] = True
         return seen[:, :queries]
+
+
+@dataclass(frozen=True)
+class _Orbit:
+    """The sets of rows that balanced batches are made of, by number."""
+
+    task: Bijection
+    stream: Stream
+
+    def set(self, number: int) -> Pairs:
+        """Return the V rows of a set: one orbit's sequence, its keys renamed, its values moved."""
+        size, relabellings = self.task.values, stabiliser(self.task.values)
+        block, place = divmod(int(number), len(relabellings))
+        base = self.task._draw(1, self.stream, block)
+        names = self.stream.permutations(block, 1, size, "names")[0]
+        order = self.stream.permutations(block, 1, len(relabellings), "relabellings")[0]
+        moved = relabellings[order[place]][base.table]
+        table = np.empty((size, size), dtype=np.int64)
+        keys = self.stream.permutations(int(number), 1, size, "key names")[0]
+        table[:, keys] = names[(moved + np.arange(size)[:, None]) % size]
+        shared = (np.repeat(keys[part], size, axis=0) for part in (base.keys, base.queries))
+        return Pairs(table, *shared, None)
 
 
 def _seen_keys(pairs: Pairs) -> Bool[np.ndarray, "n S"]:

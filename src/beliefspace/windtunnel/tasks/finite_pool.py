@@ -26,9 +26,7 @@ class Evidence:
     queries: Int64[np.ndarray, "n S"]
 
 
-def votes(
-    pool: Int64[np.ndarray, "N V"], evidence: Evidence
-) -> Float64[np.ndarray, "n S V"]:
+def votes(pool: Int64[np.ndarray, "N V"], evidence: Evidence) -> Float64[np.ndarray, "n S V"]:
     """Count, per query and value, the mappings that agree with every earlier pair."""
     sequences, queries = evidence.queries.shape
     size = pool.shape[1]
@@ -39,9 +37,7 @@ def votes(
     return counts
 
 
-def agreement(
-    pool: Int64[np.ndarray, "N V"], evidence: Evidence
-) -> Float64[np.ndarray, "n S N"]:
+def agreement(pool: Int64[np.ndarray, "N V"], evidence: Evidence) -> Float64[np.ndarray, "n S N"]:
     """Mark, per query, each mapping that agrees with every earlier pair: 1, else 0."""
     marks = np.zeros((*evidence.queries.shape, len(pool)))
     for query, rows, members in _agreeing(pool, evidence):

@@ -1,4 +1,4 @@
-"""How numbers are written for people: three digits, and a power of ten where that is shorter."""
+"""How numbers and names are written for people: three digits, powers of ten, nothing invisible."""
 
 from __future__ import annotations
 
@@ -60,3 +60,8 @@ def duration(seconds: float | None) -> str:
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def clean(text: str) -> str:
+    """Replace what cannot stand in a page or a drawing: control characters and half characters."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from beliefspace.core.store import Run
+from beliefspace.report.context import arms, read_context
+
+
+@pytest.fixture
+def views(make_run):
+    def read(*settings):
+        paths = [make_run(f"run-{i}", **one) for i, one in enumerate(settings)]
+        return read_context([Run.open(path) for path in paths]).runs
+
+    return read
+
+
+def test_runs_are_named_by_what_differs(views):
+    runs = views({"width": 32}, {"width": 64}, {"width": 64, "seed": 1}, {"model": "mamba"})
+    assert [run.label for run in runs] == [
+        "transformer, width 32, seed 0",
+        "transformer, width 64, seed 0",
+        "transformer, width 64, seed 1",
+        "mamba",
+    ]
+    assert list(arms(runs)) == ["transformer, width 32", "transformer, width 64", "mamba"]
+    assert [len(members) for members in arms(runs).values()] == [1, 2, 1]
+
+
+def test_equal_runs_are_told_apart_by_their_directories(views):
+    runs = views({}, {})
+    assert [run.label for run in runs] == ["transformer", "transformer (run-1)"]
+    assert list(arms(runs)) == ["transformer"]
+
+
+def test_a_budget_of_time_makes_one_arm_whatever_it_came_to(views):
+    assert len(arms(views({"steps": 1500}, {"steps": 1623, "seed": 1}))) == 1
+
+
+def test_what_is_measured_is_read_with_its_infinities(views):
+    (run,) = views({"looks": ((10, "inf", 0.5),)})
+    assert run.score.ladder["position entropy"]["kl_bits"].mean == float("inf")
+    assert run.score.ladder["position entropy"]["kl_bits"].low is None
+    kl = run.score.measures["kl_bits"]
+    assert (kl.mean, kl.low, kl.high) == (0.02, 0.02 * 0.9, 0.02 * 1.1)
+    assert run.described("task") == "coin (values 4)"
+
+
+def test_a_long_or_unprintable_name_is_made_fit(views):
+    config = 'seed = 0\n[model]\nkind = "a\\u0001b\\n{}"\n'
+    (run,) = views({"config": config.format("x" * 100)})
+    assert run.label.startswith("a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}x")
+    assert len(run.label) == 48
+
+
+def test_a_run_of_another_kind_has_no_arm_but_a_name(views):
+    (run,) = views({"config": 'study = "coverage"\n', "result": {"found": 3}})
+    assert (run.label, run.seed, run.score, dict(run.training)) == ("run-0", None, None, {})
