@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -38,7 +41,10 @@ def test_arguments_are_read_and_defaults_kept():
     ],
 )
 @pytest.mark.parametrize("columns", ["40", "300"])
-def test_refusals(monkeypatch, arguments, line, columns):
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_refusals(monkeypatch, arguments, line, columns, encoding):
+    # tyro draws its boxes in what standard output can show.
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
     monkeypatch.setenv("COLUMNS", columns)
     with pytest.raises(InvalidInput) as caught:
         parse(Options, arguments, "make", "Make it.")
@@ -52,8 +58,6 @@ def test_the_width_of_the_terminal_is_left_as_it_was(monkeypatch, capsys):
     assert max(map(len, capsys.readouterr().out.splitlines())) == 100
     monkeypatch.delenv("COLUMNS")
     parse(Options, [], "make", "Make it.")
-    import os
-
     assert "COLUMNS" not in os.environ
 
 

@@ -8,7 +8,6 @@ import shutil
 import textwrap
 
 import pytest
-
 from tests.cli.conftest import SMALL
 
 GOOD = """

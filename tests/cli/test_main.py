@@ -1,4 +1,4 @@
-"""The way from what went wrong to a line and an exit status; nothing but JSON where JSON is asked."""
+"""From what went wrong to a line and an exit status; nothing but JSON where JSON is asked for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import beliefspace as package
-from beliefspace.cli import catalog, main as module
+from beliefspace.cli import catalog
 from beliefspace.cli.console import Answer
 from beliefspace.cli.main import COMMANDS, main
 from beliefspace.core.errors import BeliefspaceError, InvalidInput, missing_extra
@@ -146,4 +146,3 @@ def test_commands_are_imported_one_at_a_time():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert module.__doc__

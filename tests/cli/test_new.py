@@ -10,7 +10,6 @@ import sys
 from fractions import Fraction
 
 import numpy as np
-import pytest
 
 from beliefspace.cli import new
 from beliefspace.cli.main import main
@@ -21,7 +20,10 @@ from beliefspace.core.registry import load_file, resolve
 def test_both_files_pass_with_plain_pytest_in_an_empty_directory(beliefspace, tmp_path):
     done = beliefspace("new", "task", "my-coin", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"name": "my-coin", "files": ["my_coin.py", "test_my_coin.py"]}
+    assert json.loads(done.stdout) == {
+        "name": "my-coin",
+        "files": ["my_coin.py", "test_my_coin.py"],
+    }
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my_coin.py", "test_my_coin.py"]
     assert len((tmp_path / "my_coin.py").read_text().splitlines()) <= 80
     tested = subprocess.run(
@@ -43,7 +45,9 @@ def test_the_docstring_draws_a_true_example(tmp_path, capsys):
     file = tmp_path / "mine" / "drawn_coin.py"
     assert load_file(file) == [("tasks", "drawn-coin")]
     lines = [line.split() for line in file.read_text().split('"""')[1].splitlines()]
-    written = {words[0]: words[1:5] for words in lines if words[:1] and words[0] in ("input", "Bayes")}
+    written = {
+        words[0]: words[1:5] for words in lines if words[:1] and words[0] in ("input", "Bayes")
+    }
     seen = np.array([[int(word) for word in written["input"]]])
     predictive = resolve("tasks", "drawn-coin")(coins=3, length=4).predictive(seen)
     expected = [float(Fraction(word)) for word in written["Bayes"]]

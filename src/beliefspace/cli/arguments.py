@@ -75,14 +75,16 @@ def condensed(box: str) -> str:
         box: the text, with or without colour.
     """
     lines = [line.strip("│╭╮╰╯ \t") for line in _COLOUR.sub("", box).splitlines()]
-    titled = [line for line in lines if line and not re.match(r"─+ \S.* ─+$", line)]
     sections: list[list[str]] = [[]]
-    for line in titled:
-        if set(line) == {"─"}:
+    for line in filter(None, lines):
+        # In a box the title stands in its upper edge; without one it has a rule below it.
+        if set(line) <= {"─", "-"} or re.match(r"─+ \S.* ─+$", line):
             sections.append([])
         else:
             sections[-1].append(line)
-    first, *hints = [section for section in sections if section] or [["the arguments do not fit"]]
+    filled = [section for section in sections if section]
+    untitled = filled[1:] if "╭" not in box and len(filled) > 1 else filled
+    first, *hints = untitled or [["the arguments do not fit"]]
     reason = " ".join(first)
     unknown = re.match(r"Unrecognized (?:options|arguments)?:? ?(.*)", reason)
     if unknown:

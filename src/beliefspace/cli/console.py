@@ -89,7 +89,7 @@ class Answer:
 def show(answer: Answer) -> None:
     """Print an answer on standard output."""
     if answer.as_json:
-        print(to_json(answer.data, indent=2))
+        _print(to_json(answer.data, indent=2))
         return
     width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
     bold = sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
@@ -97,7 +97,13 @@ def show(answer: Answer) -> None:
         lines = part.lines(width) if isinstance(part, Table) else part.splitlines()
         if isinstance(part, Table) and bold and lines and not os.environ.get("NO_COLOR"):
             lines[0] = f"\x1b[1m{lines[0]}\x1b[0m"
-        print("\n".join(lines))
+        _print("\n".join(lines))
+
+
+def _print(text: str) -> None:
+    # Where standard output takes ASCII only, a sign that it lacks is no reason to fail.
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding))
 
 
 def note(text: str) -> None:

@@ -23,8 +23,8 @@ _KINDS = ("task",)
 TASK = '''\
 """Which coin is it: one of N coins of known bias, and its flips one after another.
 
-Coin k of N falls on heads with probability k / (N + 1). One is picked and flipped T + 1 times;
-after each of the first T flips the next is to be predicted. One sequence with N = 3 and T = 4::
+Coin k of N falls on heads with probability k / (N + 1). One is picked and flipped; after each flip
+the next is to be predicted. One sequence with N = 3 coins and T = 4 flips that are seen::
 
     position     0     1      2      3
     input        1     1      0      1       (1 is heads)
@@ -56,13 +56,12 @@ class CLASS(base.Task):
 
     coins: int = 9
     length: int = 20
-
     primitives = ("accumulation",)
     inputs, outputs = base.TokenInputs(2), base.CategoricalOutputs((0, 1))
 
     def __post_init__(self):
         if self.coins < 2 or self.length < 1:
-            raise InvalidInput(f"expected 2 coins and 1 flip or more; got {self}")
+            raise InvalidInput(f"a coin task needs 2 coins and 1 flip or more; got {self}")
 
     @property
     def hypothesis_bits(self):
@@ -74,19 +73,19 @@ class CLASS(base.Task):
         chance = stream.uniforms(step, sequences, self.length + 1, "flips")
         flips = (chance < (coin + 1) / (self.coins + 1)).astype(np.int64)
         seen, following = flips[:, :-1], flips[:, 1:]
-        exact = (lambda: self.predictive(seen)), (lambda: self.belief(seen))
-        return base.Batch(seen, np.ones(seen.shape, bool), following, coin[:, 0], *exact)
+        scored, exact = np.ones(seen.shape, bool), lambda: self.predictive(seen)
+        return base.Batch(seen, scored, following, coin, exact, lambda: self.belief(seen))
 
     def belief(self, seen):
         bias = np.arange(1, self.coins + 1) / (self.coins + 1)
         heads, tails = seen.cumsum(1)[..., None], (1 - seen).cumsum(1)[..., None]
-        weights = log_softmax(heads * np.log(bias) + tails * np.log1p(-bias))
-        return Categorical(weights.reshape(-1, self.coins))
+        weights = heads * np.log(bias) + tails * np.log1p(-bias)
+        return Categorical(log_softmax(weights.reshape(-1, self.coins)))
 
     def predictive(self, seen):
         heads = np.exp(self.belief(seen).log_probs) @ np.arange(1, self.coins + 1)
-        chances = np.stack([self.coins + 1 - heads, heads], axis=1) / (self.coins + 1)
-        return Categorical(np.log(chances), (0, 1))
+        odds = np.stack([self.coins + 1 - heads, heads], axis=1)
+        return Categorical(np.log(odds / (self.coins + 1)), (0, 1))
 
     @classmethod
     def tiny(cls):

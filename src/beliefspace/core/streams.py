@@ -63,7 +63,7 @@ class Stream:
     ) -> Int64[np.ndarray, "rows width"]:
         """Draw integers uniform on 0 ... ``below`` - 1 (bias under ``below`` x 2**-53)."""
         scaled = self.uniforms(step, rows, width, lane) * below
-        return scaled.astype(np.int64)
+        return np.asarray(scaled, dtype=np.int64)
 
     def permutations(
         self, step: int, rows: int, size: int, lane: str = ""
@@ -82,7 +82,7 @@ class Stream:
         self, step: int, rows: int, width: int, lane: str = ""
     ) -> Float64[np.ndarray, "rows width"]:
         """Draw unit exponentials; normalised, a row of them is Dirichlet(1, ..., 1)."""
-        return -np.log1p(-self.uniforms(step, rows, width, lane))
+        return np.asarray(-np.log1p(-self.uniforms(step, rows, width, lane)))
 
     def generator(self, step: int = 0, row: int = 0, lane: str = "") -> np.random.Generator:
         """Return a numpy generator of its own for one row, for draws of unknown number."""

@@ -6,6 +6,7 @@ posterior.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from itertools import pairwise
@@ -163,16 +164,16 @@ def exact_scores_zero_against_itself(task: Task) -> str:
 
 
 def latents_of_training_are_not_those_of_evaluation(task: Task) -> str:
-    """In a large space of hypotheses no training sequence comes again in evaluation.
+    """In a large space of hypotheses no training hypothesis comes again in evaluation.
 
     A small space is shared of necessity: a held-out part would change the prior, and with it the
     exact posterior.
     """
     if task.hypothesis_bits < DISJOINT_BITS:
         return ""
-    seen = {row.tobytes() for row in task.batch(500, Stream(0, "train")).inputs}
-    again = sum(row.tobytes() in seen for row in evaluation_batch(task, 500, 0).inputs)
-    return f"{again} of 500 evaluation sequences are training sequences" if again else ""
+    seen = {row.tobytes() for row in _hypotheses(task.batch(500, Stream(0, "train")))}
+    again = sum(row.tobytes() in seen for row in _hypotheses(evaluation_batch(task, 500, 0)))
+    return f"{again} of 500 evaluation hypotheses are training hypotheses" if again else ""
 
 
 def survives_a_config_file(task: Task) -> str:
@@ -209,6 +210,13 @@ _STREAM = Stream(0, "conformance")
 
 def _batch(task: Task) -> Batch:
     return task.batch(SEQUENCES, _STREAM)
+
+
+def _hypotheses(batch: Batch) -> np.ndarray:
+    latent = batch.latent
+    if dataclasses.is_dataclass(latent):
+        latent = getattr(latent, dataclasses.fields(latent)[0].name)
+    return np.ascontiguousarray(latent)
 
 
 def _same_rows(few: Batch, many: Batch, rows: int) -> bool:

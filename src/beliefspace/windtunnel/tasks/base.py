@@ -60,7 +60,8 @@ class Batch:
         inputs: token ids ``[n, T]`` (int64) or features ``[n, T, f]`` (float32).
         scored: which positions are scored, ``[n, T]``.
         targets: the sampled outcome as an index into the support, ``[n, T]``; -1 where not scored.
-        latent: what was drawn, in the task's own frozen type.
+        latent: what was drawn: an array with one row a sequence, or a frozen dataclass of such
+            arrays, of which the first is the hypothesis itself.
     """
 
     inputs: Int64[np.ndarray, "n T"] | Float32[np.ndarray, "n T f"]

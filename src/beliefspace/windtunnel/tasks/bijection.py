@@ -188,7 +188,8 @@ class Bijection(Task):
         if self.pool is not None:
             raise InvalidInput("a finite pool has no symmetry to balance; use balanced = false")
         rows = np.arange(step * sequences, (step + 1) * sequences)
-        sets = [_Orbit(self, stream).set(number) for number in np.unique(rows // self.values)]
+        numbers = np.unique(rows // self.values).tolist()
+        sets = [_orbit_set(self, number, stream) for number in numbers]
         mine = rows - rows[0] // self.values * self.values
         table, keys, queries = (
             np.concatenate([getattr(one, part) for one in sets])[mine]
@@ -297,33 +298,27 @@ class Bijection(Task):
         return seen[:, :queries]
 
 
-@dataclass(frozen=True)
-class _Orbit:
-    """The sets of rows that balanced batches are made of, by number."""
-
-    task: Bijection
-    stream: Stream
-
-    def set(self, number: int) -> Pairs:
-        """Return the V rows of a set: one orbit's sequence, its keys renamed, its values moved."""
-        size, relabellings = self.task.values, stabiliser(self.task.values)
-        block, place = divmod(int(number), len(relabellings))
-        base = self.task._draw(1, self.stream, block)
-        names = self.stream.permutations(block, 1, size, "names")[0]
-        order = self.stream.permutations(block, 1, len(relabellings), "relabellings")[0]
-        moved = relabellings[order[place]][base.table]
-        table = np.empty((size, size), dtype=np.int64)
-        keys = self.stream.permutations(int(number), 1, size, "key names")[0]
-        table[:, keys] = names[(moved + np.arange(size)[:, None]) % size]
-        shared = (np.repeat(keys[part], size, axis=0) for part in (base.keys, base.queries))
-        return Pairs(table, *shared, None)
+def _orbit_set(task: Bijection, number: int, stream: Stream) -> Pairs:
+    """Return the V rows of a set: one orbit's sequence, its keys renamed, its values moved."""
+    size, relabellings = task.values, stabiliser(task.values)
+    block, place = divmod(number, len(relabellings))
+    base = task._draw(1, stream, block)
+    names = stream.permutations(block, 1, size, "names")[0]
+    order = stream.permutations(block, 1, len(relabellings), "relabellings")[0]
+    moved = relabellings[order[place]][base.table]
+    new_keys = stream.permutations(number, 1, size, "new keys")[0]
+    table = np.empty((size, size), dtype=np.int64)
+    table[:, new_keys] = names[(moved + np.arange(size)[:, None]) % size]
+    keys, queries = (np.repeat(new_keys[old], size, axis=0) for old in (base.keys, base.queries))
+    return Pairs(table, keys, queries, None)
 
 
 def _seen_keys(pairs: Pairs) -> Bool[np.ndarray, "n S"]:
     """Whether each query's key was shown in an earlier pair."""
     queries, shown = pairs.queries.shape[1], pairs.keys.shape[1]
     earlier = np.arange(shown)[None, :] < np.arange(queries)[:, None]
-    return ((pairs.queries[:, :, None] == pairs.keys[:, None, :]) & earlier).any(axis=2)
+    same = pairs.queries[:, :, None] == pairs.keys[:, None, :]
+    return np.asarray((same & earlier).any(axis=2))
 
 
 def _evidence(pairs: Pairs) -> Evidence:

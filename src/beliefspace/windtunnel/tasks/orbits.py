@@ -3,13 +3,13 @@
 A relabelled bijection is again a uniform bijection, so a batch may hold one bijection under several
 relabellings. Chosen from a group, they cancel much of the noise of the sampled outcomes: over a
 cycle of V relabellings every value stands once at every position; over a sharply 2- (3-)transitive
-group every ordered pair (triple) of values stands equally often at every pair (triple) of positions.
+group every ordered pair (triple) of values stands equally often at every two (three) positions.
 
 Symbols:
     V    values
     q    V - 1, where that is a prime
-    C    a cyclic group that acts regularly on the values, written as x -> x + c     ``[V]``
-    S    the relabellings that keep one value in place; C S is the whole group       ``[s, V]``
+    C    a cyclic group that acts regularly on the values, written as x -> x + c    ``[V]``
+    S    the relabellings that keep one value in place; C S is the whole group      ``[s, V]``
 
 The groups: PGL(2, q) on the projective line where q is prime (V = 20: 6,840 relabellings, sharply
 3-transitive); the affine maps of the integers mod V where V is prime (sharply 2-transitive);
@@ -31,7 +31,7 @@ def stabiliser(values: int) -> Int64[np.ndarray, "s V"]:
         return _projective(values - 1)
     if _is_prime(values):
         factors = np.arange(1, values)
-        return factors[:, None] * np.arange(values) % values
+        return np.asarray(factors[:, None] * np.arange(values) % values)
     return np.arange(values)[None, :]
 
 
@@ -43,7 +43,7 @@ def _projective(q: int) -> Int64[np.ndarray, "s V"]:
     factor, shift = np.divmod(np.arange(q * (q - 1)), q)
     points = (factor[:, None] + 1) * np.arange(q) + shift[:, None]
     images = np.concatenate([points % q, np.full((len(points), 1), q)], axis=1)
-    return place[images[:, order]]
+    return np.asarray(place[images[:, order]])
 
 
 def _singer_cycle(q: int) -> Int64[np.ndarray, " V"]:

@@ -1,0 +1,1 @@
+"""What the package is measured by: ``python -m benchmarks``; the numbers are in README.md."""
