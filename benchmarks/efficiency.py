@@ -3,8 +3,8 @@
 Symbols:
     n       predictions seen in training (scored positions)
     KL      KL(Bayes || model) after it, in nats
-    2 KL n  the statistical constant: for a model with k parameters that the data determine one by
-            one, it is k at best; so it counts how many a recipe pays for
+    2 KL n  the statistical constant: maximum likelihood with k parameters tends to k, so it says how
+            many parameters' worth of noise a recipe ends with; budget aside, lower is better
 """
 
 from __future__ import annotations

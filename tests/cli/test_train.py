@@ -11,13 +11,13 @@ import tomllib
 
 import numpy as np
 import pytest
+from tests.cli.conftest import SMALL, everything
 
 from beliefspace.cli.main import main
 from beliefspace.core.files import _write_synced
 from beliefspace.core.statistics import mean_t
 from beliefspace.core.store import Run
 from beliefspace.runs.engines import Local
-from tests.cli.conftest import SMALL, everything
 
 
 def test_a_run_is_what_its_flags_say(trained, trained_path):
@@ -201,9 +201,9 @@ def test_a_full_disk_leaves_no_run(capsys, monkeypatch, tmp_path):
             raise OSError(28, "No space left on device")
         _write_synced(path, content)
 
-    def here(_engine, units, observe=None):
+    def here(_engine, units, observe):
         for unit in units:
-            unit.work()(unit.config, unit.out, lambda report: observe(unit.name, report))
+            unit.work()(unit.config, unit.out, observe)
 
     monkeypatch.setattr("beliefspace.core.files._write_synced", fills_up)
     monkeypatch.setattr(Local, "run", here)
@@ -241,18 +241,15 @@ def test_a_stopped_run_is_kept_and_gone_on_with(beliefspace, tmp_path):
     flags = [flag if flag != "20 steps" else "2000 steps" for flag in SMALL]
     flags[-1] = "200"
     command = [sys.executable, "-m", "beliefspace.cli.main", "train", "bijection", *flags]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [*command, "--out", "run"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
-    for line in process.stderr:
-        if "step 100 of" in line:
-            process.send_signal(signal.SIGINT)
-            break
-    rest = process.stderr.read().splitlines()
-    assert process.wait() == 130
+    ) as process:
+        assert any("step 10 of" in line for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read().splitlines()
+    assert process.returncode == 130
     assert [line for line in rest if line.startswith("beliefspace: ")] == rest[-1:]
     assert Run.open(tmp_path / "run").status == "interrupted"
-    (tmp_path / "run" / "lock").touch()
     done = beliefspace("resume", "run", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["runs"][0]["training"]["steps"] == 2000

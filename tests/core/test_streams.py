@@ -83,5 +83,5 @@ def test_row_generators_are_their_own():
 
 
 def test_a_seed_is_an_integer():
-    with pytest.raises(InvalidInput, match="integer; got 1.5"):
+    with pytest.raises(InvalidInput, match=r"integer; got 1\.5"):
         Stream(1.5, "x")

@@ -9,18 +9,15 @@ import numpy as np
 import pytest
 
 from beliefspace.core.errors import BeliefspaceError, InvalidInput, UnknownName
+from beliefspace.core.taps import NO_TAP, Recorder, observe, scoped
 from beliefspace.core.trace import (
-    NO_TAP,
     Point,
-    Recorder,
     Runner,
     RunnerMethods,
     Trace,
-    observe,
     points,
     resolve_edits,
     resolve_names,
-    scoped,
 )
 
 torch = pytest.importorskip("torch")

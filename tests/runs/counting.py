@@ -1,7 +1,7 @@
 """Count in two processes, a third unit and one that only waits beside them; see ``work.count``.
 
-Run as a program: ``counting.py DIRECTORY``. Prints "ready" when all that run are waiting, and exits as
-the command line would.
+Run as a program: ``counting.py DIRECTORY``. Prints "ready" when all that run are waiting, and exits
+as the command line would.
 """
 
 from __future__ import annotations

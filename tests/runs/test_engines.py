@@ -1,4 +1,4 @@
-"""Units in processes of their own: what runs when, what fails how, and what a stop leaves behind."""
+"""Units in processes of their own: what runs when, what fails how, what a stop leaves behind."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ def test_as_many_units_run_at_once_as_cores_over_threads(tmp_path, monkeypatch):
         running = running | {name} if what == "start" else running - {name}
         most = max(most, len(running))
     assert most == 2
-    assert sorted(log(tmp_path)) == sorted(f"{w} {name}" for name in others for w in ("start", "end"))
+    assert sorted(log(tmp_path)) == sorted(
+        f"{w} {name}" for name in others for w in ("start", "end")
+    )
 
 
 def test_processes_are_given_their_number_of_threads_and_the_parent_keeps_its_own(
@@ -131,7 +133,9 @@ def test_an_unknown_function_is_named(tmp_path, function):
 
 
 def test_an_unknown_function_fails_its_unit_alone(tmp_path):
-    with pytest.raises(UnitFailed, match=r"^lost: no function 'tests\.runs\.work:no_such'") as caught:
+    with pytest.raises(
+        UnitFailed, match=r"^lost: no function 'tests\.runs\.work:no_such'"
+    ) as caught:
         Local(1).run([unit(tmp_path, "lost", "no_such"), unit(tmp_path, "found", "write")])
     assert caught.value.exit_status == 2
     assert (tmp_path / "found" / "pid").exists()
@@ -218,7 +222,7 @@ def test_after_a_stop_signals_are_handled_as_before(tmp_path):
 
 
 def test_a_unit_that_cannot_keep_its_work_when_stopped_is_a_failure(tmp_path):
-    with pytest.raises(UnitFailed, match="^a: the disk is full$"):
+    with pytest.raises(UnitFailed, match=r"^a: the disk is full$"):
         Local(1).run([unit(tmp_path, "a", "count", full=True)], stop)
 
 

@@ -126,9 +126,7 @@ def test_targets_set_arms_apart_and_are_shown(tmp_path):
 
 def test_where_it_ran_and_the_steps_of_a_time_budget_make_no_arm(tmp_path):
     def resolved(budget, steps, threads):
-        return replace(
-            BASE, schedule=Schedule(budget, steps), hardware=Hardware(threads=threads)
-        )
+        return replace(BASE, schedule=Schedule(budget, steps), hardware=Hardware(threads=threads))
 
     runs = [
         written(tmp_path / "a", resolved("1min", 100, 1), 0.1, seed=0),

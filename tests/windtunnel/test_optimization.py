@@ -64,7 +64,9 @@ def test_a_muon_step_is_the_plain_one_of_each_matrix(momentum, iterations):
     network = Layers()
     muon = optimization(Muon(0.1, momentum, iterations), network)
     average = [np.zeros(shape) for shape in SHAPES]
-    expected = [values(network)[f"layers.{i}.weight"].astype(np.float64) for i in range(len(SHAPES))]
+    expected = [
+        values(network)[f"layers.{i}.weight"].astype(np.float64) for i in range(len(SHAPES))
+    ]
     for step, rate in enumerate([1.0, 0.5, 0.25]):
         give_gradients(network, step)
         for i, (rows, columns) in enumerate(SHAPES):

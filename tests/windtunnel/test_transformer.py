@@ -148,7 +148,19 @@ def test_the_published_model_has_the_published_count(vocabulary, length, count):
 
 
 GRID = [
-    Transformer(16, 2, 2, feed_forward, positions, window, norm, activation, head, biases, qk)
+    Transformer(
+        16,
+        2,
+        2,
+        feed_forward,
+        positions,
+        window,
+        norm,
+        activation,
+        head,
+        biases=biases,
+        qk_norm=qk,
+    )
     for feed_forward, (positions, window), norm, (activation, biases), (
         head,
         qk,
@@ -463,7 +475,7 @@ def test_absent_parts_have_no_points():
 
 def test_nothing_is_made_or_kept_when_nothing_is_asked(monkeypatch):
     """Scores and attention exist on request only; an inactive tap reaches every block as it is."""
-    from beliefspace.core.trace import NO_TAP
+    from beliefspace.core.taps import NO_TAP
     from beliefspace.windtunnel.networks.attention import Attention
 
     network, opened, taps = built(SMALL), [], []

@@ -28,7 +28,7 @@ COMMANDS = {
     "compare": ("results:compare", "runs side by side, with intervals and paired tests"),
     "claims": ("results:claims", "published claims, and what the runs here say about each"),
     "report": ("results:report", "one offline page about runs"),
-    "demo": ("demo:demo", "train a small transformer and see how close to Bayes it comes"),
+    "demo": ("demo:demo", "train two small transformers and see how close to Bayes they come"),
     "doctor": ("diagnosis:doctor", "this machine: versions, and known traps"),
 }
 """Name -> the function of the command (a module of this package, and its name), and a summary."""

@@ -27,16 +27,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from beliefspace.core.errors import InvalidInput, unknown_name
-from beliefspace.core.trace import (
-    NO_EDITS,
-    Edit,
-    Loss,
-    Point,
-    RunnerMethods,
-    Tap,
-    Trace,
-    observe,
-)
+from beliefspace.core.taps import Tap, observe
+from beliefspace.core.trace import NO_EDITS, Edit, Loss, Point, RunnerMethods, Trace
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -28,7 +28,7 @@ def recipe(targets: Literal["sampled", "posterior"], budget: str, seed: int = 0)
         task=TASK,
         model=Transformer(width=32, depth=1, heads=2, logit_scale=10.0),
         optimizer=Muon(learning_rate=0.02, rest=AdamW(learning_rate=3e-3)),
-        schedule=Schedule(budget, batch=120, clip=0.0),
+        schedule=Schedule(budget, batch=120),
         targets=targets,
         balanced=True,
         seed=seed,

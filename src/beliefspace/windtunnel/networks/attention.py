@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from beliefspace.core.trace import Tap
+from beliefspace.core.taps import Tap
 from beliefspace.windtunnel.models.transformer import Transformer
 from beliefspace.windtunnel.networks.base import Initializer, RMSNorm
 from beliefspace.windtunnel.networks.positions import AlibiBias, RelativeBias, Rotation, Sight

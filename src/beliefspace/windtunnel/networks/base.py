@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.streams import Stream
-from beliefspace.core.trace import NO_TAP, Point, RunnerMethods, Tap, Trace, observe
+from beliefspace.core.taps import NO_TAP, Tap, observe
+from beliefspace.core.trace import Point, RunnerMethods, Trace
 from beliefspace.windtunnel.models.base import Head, output_count
 from beliefspace.windtunnel.tasks.base import CategoricalOutputs, Task, TokenInputs
 

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.streams import Stream
-from beliefspace.core.trace import NO_TAP, Point, Tap, scoped
+from beliefspace.core.taps import NO_TAP, Tap, scoped
+from beliefspace.core.trace import Point
 from beliefspace.windtunnel.models.transformer import Transformer
 from beliefspace.windtunnel.networks.attention import Attention
 from beliefspace.windtunnel.networks.base import (
