@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from beliefspace.studies.bijection import recipe
-
 from benchmarks import results
 from benchmarks.training import RUNS, Job, seconds_left, train_missing
 

@@ -3,21 +3,19 @@
 Symbols:
     n       predictions seen in training (scored positions)
     KL      KL(Bayes || model) after it, in nats
-    2 KL n  the statistical constant: maximum likelihood with k parameters tends to k, so it says how
-            many parameters' worth of noise a recipe ends with; budget aside, lower is better
+    2 KL n  the statistical constant: maximum likelihood with k parameters brings it to k
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from beliefspace.studies.bijection import recipe
 from beliefspace.windtunnel.models.transformer import Transformer
-from beliefspace.windtunnel.optimizers import AdamW, Muon
+from beliefspace.windtunnel.optimizers import AdamW, Muon, OptimizerSpec
 from beliefspace.windtunnel.recipe import Evaluation, Recipe
-
 from benchmarks import results
 from benchmarks.training import RUNS, Job, seconds_left, train_missing
 
@@ -28,42 +26,40 @@ REFERENCE = "the recommended recipe"
 
 def arms(reference: Recipe) -> dict[str, Recipe]:
     """Return the recipe and all that differ from it in one choice, by what is different."""
-    model, optimizer = reference.model, reference.optimizer
-    assert isinstance(model, Transformer) and isinstance(optimizer, Muon)
+    model, optimizer, schedule = reference.model, reference.optimizer, reference.schedule
+    assert isinstance(model, Transformer)
+    assert isinstance(optimizer, Muon)
 
-    def with_model(**choices: Any) -> Recipe:
-        return replace(reference, model=replace(model, **choices))
-
-    def with_schedule(**choices: Any) -> Recipe:
-        return replace(reference, schedule=replace(reference.schedule, **choices))
-
+    models = {
+        "no positions": replace(model, positions="none"),
+        "RMS norm": replace(model, norm="rms"),
+        **{f"logit scale {by:g}": replace(model, logit_scale=by) for by in (1.0, 4.0, 10.0, 30.0)},
+        **{f"width {width}": replace(model, width=width) for width in (24, 32, 64)},
+        **{f"heads {heads}": replace(model, heads=heads) for heads in (1, 2, 4)},
+        **{f"depth {depth}": replace(model, depth=depth) for depth in (1, 2)},
+    }
+    optimizers: dict[str, OptimizerSpec] = {
+        "AdamW for all parameters": AdamW(),
+        **{
+            f"Muon rate {rate:g}": replace(optimizer, learning_rate=rate)
+            for rate in (0.01, 0.02, 0.04)
+        },
+    }
+    decays: tuple[Literal["linear", "cosine", "constant"], ...] = ("linear", "cosine", "constant")
+    schedules = {
+        "no clipping": replace(schedule, clip=0.0),
+        "gradient clipped to 1": replace(schedule, clip=1.0),
+        **{f"batch {batch}": replace(schedule, batch=batch) for batch in (20, 60, 120, 240)},
+        **{f"{decay} rate": replace(schedule, decay=decay) for decay in decays},
+    }
     variants = {
         "balanced batches": replace(reference, balanced=True),
         "independent sequences": replace(reference, balanced=False),
         "posterior targets": replace(reference, targets="posterior"),
-        "AdamW for all parameters": replace(reference, optimizer=AdamW()),
-        "no positions": with_model(positions="none"),
-        "RMS norm": with_model(norm="rms"),
-        "no clipping": with_schedule(clip=0.0),
-        "gradient clipped to 1": with_schedule(clip=1.0),
+        **{name: replace(reference, model=one) for name, one in models.items()},
+        **{name: replace(reference, optimizer=one) for name, one in optimizers.items()},
+        **{name: replace(reference, schedule=one) for name, one in schedules.items()},
     }
-    for scale in (1.0, 4.0, 10.0, 30.0):
-        variants[f"logit scale {scale:g}"] = with_model(logit_scale=scale)
-    for width in (24, 32, 64):
-        variants[f"width {width}"] = with_model(width=width)
-    for heads in (1, 2, 4):
-        variants[f"heads {heads}"] = with_model(heads=heads)
-    for depth in (1, 2):
-        variants[f"depth {depth}"] = with_model(depth=depth)
-    for rate in (0.01, 0.02, 0.04):
-        muon = replace(optimizer, learning_rate=rate)
-        variants[f"Muon rate {rate:g}"] = replace(reference, optimizer=muon)
-    for batch in (20, 60, 120, 240):
-        variants[f"batch {batch}"] = with_schedule(batch=batch)
-    for decay in ("constant", "linear", "cosine"):
-        variants[f"{decay} rate" if decay == "constant" else f"{decay} decay"] = with_schedule(
-            decay=decay
-        )
     changed = {name: variant for name, variant in variants.items() if variant != reference}
     return {REFERENCE: reference, **changed}
 

@@ -10,10 +10,11 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
+
 from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.models.transformer import Transformer
 from beliefspace.windtunnel.tasks.bijection import Bijection
-from torch import Tensor, nn
 
 Step = Callable[[int], None]
 
@@ -77,8 +78,17 @@ def plain(task: Bijection, size: Transformer, batch: int) -> Step:
     return _step(model, loss, task, batch)
 
 
-def transformers(task: Bijection, size: Transformer, batch: int) -> Step:
-    """Return the step of ``GPT2LMHeadModel``, which shifts its labels and so scores one fewer."""
+def transformers(
+    task: Bijection, size: Transformer, batch: int, activation: str = "gelu_new"
+) -> Step:
+    """Return the step of ``GPT2LMHeadModel``, which shifts its labels and so scores one fewer.
+
+    Args:
+        task: what is learned.
+        size: width, depth, heads and feed-forward width.
+        batch: sequences.
+        activation: "gelu_new", the library's default, composed of eight operations, or "gelu".
+    """
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
@@ -88,8 +98,7 @@ def transformers(task: Bijection, size: Transformer, batch: int) -> Step:
         n_layer=size.depth,
         n_head=size.head_count,
         n_inner=size.hidden_width,
-        # The library's default is a composition of eight operations; this is torch's one.
-        activation_function="gelu",
+        activation_function=activation,
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,
@@ -108,9 +117,7 @@ def transformers(task: Bijection, size: Transformer, batch: int) -> Step:
     return _step(model, loss, task, batch)
 
 
-def _step(
-    model: nn.Module, loss: Callable[[Tensor], Tensor], task: Bijection, batch: int
-) -> Step:
+def _step(model: nn.Module, loss: Callable[[Tensor], Tensor], task: Bijection, batch: int) -> Step:
     """Draw sequences, take the gradient of the loss, clip it, step, and read the loss."""
     stream = Stream(0, "train")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), fused=True)

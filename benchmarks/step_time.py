@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+
 from beliefspace.cli.console import note
 from beliefspace.core.config import content_hash
 from beliefspace.core.streams import Stream
@@ -26,7 +27,6 @@ from beliefspace.windtunnel.models.transformer import Transformer
 from beliefspace.windtunnel.objective import loss_nats
 from beliefspace.windtunnel.optimization import optimization
 from beliefspace.windtunnel.optimizers import AdamW, Muon, OptimizerSpec
-
 from benchmarks import peers, results
 from benchmarks.peers import Step
 
@@ -84,7 +84,7 @@ def computed_share(size: Transformer) -> float:
     In the last block only keys and values (2 of the 12 d²) are needed at every position, the rest
     where something is scored.
     """
-    scored = (TASK.shown / TASK.length) if size.depth else 1.0
+    scored = TASK.shown / TASK.length
     return (12 * (size.depth - 1) + 2 + 10 * scored) / (12 * size.depth)
 
 
@@ -102,17 +102,20 @@ def alternate(
         "ours with Muon": _our_step(size, Muon()),
         "plain loop": peers.plain(TASK, size, BATCH),
         "transformers": peers.transformers(TASK, size, BATCH),
+        "transformers with gelu": peers.transformers(TASK, size, BATCH, "gelu"),
     }
     products = _Products(size)
-    counts = {}
-    for name, step in contestants.items():
+    for step in contestants.values():
         step(0)  # the first step also allocates
-        counts[name] = max(2, round(slice_s / _seconds(step, 1, 1)))
+    once = sum(_seconds(step, 1) for step in contestants.values())
+    steps = max(2, round(slice_s * len(contestants) / once))
     rounds = []
     for turn in range(alternations):
-        figures = products.time(slice_s)
-        for name, step in contestants.items():
-            figures[name] = _seconds(step, 2 + turn * counts[name], counts[name])
+        figures = products.time(slice_s) | dict.fromkeys(contestants, 0.0)
+        # Step by step in turn: what slows the machine for a moment slows all alike.
+        for number in range(steps):
+            for name, step in contestants.items():
+                figures[name] += _seconds(step, 2 + turn * steps + number) / steps
         rounds.append(figures)
     return rounds
 
@@ -146,12 +149,10 @@ class _Products:
             for left, right in operands:
                 out = torch.empty(left.shape[0], right.shape[1])
                 operations = 2.0 * tokens * inward * outward
-                self._products.append(
-                    (times * size.depth, operations, _product(left, right, out))
-                )
+                self._products.append((times * size.depth, operations, _product(left, right, out)))
 
     def time(self, slice_s: float) -> dict[str, float]:
-        """Return the CPU seconds of all products of a step, and the best rate among their shapes."""
+        """Return the CPU seconds of all products of a step, and the best rate of a shape."""
         total, best = 0.0, 0.0
         for times, operations, product in self._products:
             product()
@@ -170,12 +171,11 @@ def _product(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> Call
     return lambda: torch.mm(left, right, out=out)
 
 
-def _seconds(step: Step, first: int, count: int) -> float:
-    """Return the CPU seconds per step of this process, whatever else the machine does."""
+def _seconds(step: Step, number: int) -> float:
+    """Return the CPU seconds of this process in a step, whatever else the machine does."""
     start = time.process_time()
-    for number in range(first, first + count):
-        step(number)
-    return (time.process_time() - start) / count
+    step(number)
+    return time.process_time() - start
 
 
 @contextmanager

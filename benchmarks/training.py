@@ -12,10 +12,9 @@ from beliefspace.core.config import content_hash
 from beliefspace.core.store import Run
 from beliefspace.windtunnel.experiment import run_recipes
 from beliefspace.windtunnel.recipe import Recipe, parse_budget
-
 from benchmarks import results
 
-RUNS = Path("runs") / "benchmarks"
+RUNS = Path(__file__).parents[1] / "runs" / "benchmarks"
 WORKERS = 2
 AROUND_A_RUN_S = 10.0
 """Wall clock that a run takes beside its training: to start, to time its steps, to be scored."""

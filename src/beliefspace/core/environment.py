@@ -8,6 +8,8 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from beliefspace.core.registry import loaded_files
+
 __all__ = ["environment", "version"]
 
 PACKAGES = (
@@ -32,7 +34,8 @@ def environment() -> dict[str, Any]:
 
     Returns:
         ``python``, ``platform``, ``packages`` (versions of installed ones), ``processor``,
-        ``cpus`` (how many this process may use), ``threads`` (the variables that limit threads).
+        ``cpus`` (how many this process may use), ``threads`` (the variables that limit threads),
+        ``plugins`` (path and SHA-256 of each user's file that was loaded).
     """
     versions = {name: version(name) for name in PACKAGES}
     return {
@@ -42,6 +45,7 @@ def environment() -> dict[str, Any]:
         "processor": _processor(),
         "cpus": _cpus(),
         "threads": {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
+        "plugins": loaded_files(),
     }
 
 

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 from beliefspace.core.errors import BeliefspaceError, InvalidInput, unknown_name
 
-__all__ = ["GROUPS", "load_file", "name_of", "names", "register", "resolve"]
+__all__ = ["GROUPS", "load_file", "loaded_files", "name_of", "names", "register", "resolve"]
 
 GROUPS = MappingProxyType(
     {
@@ -65,6 +65,7 @@ class _Entry:
 _entries: dict[tuple[str, str], _Entry] = {}
 _by_value: dict[Any, _Entry] = {}
 _scanned: set[str] = set()
+_files: dict[str, str] = {}
 
 
 def register(group: str, name: str) -> Callable[[Registered], Registered]:
@@ -172,6 +173,14 @@ def load_file(path: str | Path) -> list[tuple[str, str]]:
     if module_name not in sys.modules:
         _run_file(module_name, resolved)
     return [key for key, entry in _entries.items() if entry.module == module_name]
+
+
+def loaded_files() -> list[dict[str, str]]:
+    """Return the ``path`` and ``sha256`` of each file that :func:`load_file` loaded, in order.
+
+    A run records them, so that a later process can load them before it reads the run's config.
+    """
+    return [{"path": path, "sha256": digest} for path, digest in _files.items()]
 
 
 def _check_group(group: str) -> None:
@@ -298,7 +307,9 @@ def _run_file(module_name: str, path: Path) -> None:
     # Dataclasses with postponed annotations look their module up by name while they are made.
     sys.modules[module_name] = module
     try:
+        content = path.read_bytes()
         spec.loader.exec_module(module)
+        _files[str(path)] = hashlib.sha256(content).hexdigest()
     except BaseException as error:
         del sys.modules[module_name]
         _forget(module_name)

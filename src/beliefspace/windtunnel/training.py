@@ -24,6 +24,7 @@ import torch
 from beliefspace.core.config import content_hash, from_toml, to_toml
 from beliefspace.core.environment import environment
 from beliefspace.core.errors import CorruptFile, Interrupted, InvalidInput
+from beliefspace.core.registry import load_file
 from beliefspace.core.store import Checkpoint, Run
 from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.calibration import score
@@ -107,16 +108,25 @@ def resume(path: Path, observe: Observer | None = None, checkpoint_seconds: floa
 
 
 def recipe_of(run: Run) -> Recipe:
-    """Read the resolved recipe of a run."""
+    """Read the resolved recipe of a run, after loading the files that its task or model is in."""
+    for plugin in run.environment().get("plugins", []):
+        load_file(plugin["path"])
     return from_toml(Recipe, run.config_toml(), where=str(run.path / "config.toml"))
 
 
 def load(path: Path) -> Network:
-    """Return the network of a run, with the weights of its newest checkpoint, on the CPU."""
+    """Return the network of a run, with the weights of its newest checkpoint, on the CPU.
+
+    Raises:
+        CorruptFile: the newest checkpoint is damaged; an older one is another model.
+    """
     run = Run.open(path)
     recipe = recipe_of(run)
     trainer = _Trainer(replace(recipe, hardware=replace(recipe.hardware, device="cpu")))
-    trainer.restore(run.load_checkpoint(), content_hash(recipe), run.path)
+    checkpoint = run.load_checkpoint()
+    if checkpoint.skipped:
+        raise CorruptFile(checkpoint.skipped[0])
+    trainer.restore(checkpoint, content_hash(recipe), run.path)
     return trainer.network
 
 

@@ -30,5 +30,7 @@ def _classes() -> dict[str, type[ModelSpec]]:
             registry.name_of(cls)
         except InvalidInput:
             continue
-        found[cls.__name__] = cls
+        # A class of the same name from elsewhere does not hide a built-in one.
+        if cls.__name__ not in found or cls.__module__.startswith(__name__):
+            found[cls.__name__] = cls
     return found

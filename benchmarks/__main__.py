@@ -1,0 +1,49 @@
+"""``python -m benchmarks [accuracy|efficiency|step_time|render] ...``: measure what is missing.
+
+Without a name all parts are measured, the short ones first. README.md is written anew at the end,
+also after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+
+from beliefspace.cli.console import duration, note
+from beliefspace.core.errors import BeliefspaceError, Interrupted
+from benchmarks import accuracy, efficiency, render, step_time
+
+PARTS = {"step_time": step_time, "efficiency": efficiency, "accuracy": accuracy}
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and render; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "render"], default=[*PARTS, "render"])
+    chosen = parser.parse_args(arguments).parts
+    wanted = {name: part for name, part in PARTS.items() if name in chosen}
+    if "step_time" in wanted and importlib.util.find_spec("transformers") is None:
+        note("step_time needs transformers: python -m pip install -r benchmarks/requirements.txt")
+        return 1
+    seconds = {name: part.estimate() for name, part in wanted.items()}
+    for name, left in seconds.items():
+        note(f"{name}: " + (f"about {duration(left)}" if left else "measured already"))
+    if len(seconds) > 1:
+        note(f"together about {duration(sum(seconds.values()))} on cores that nothing else wants")
+    try:
+        for part in wanted.values():
+            part.measure()
+    except (KeyboardInterrupt, Interrupted):
+        note("stopped; what was measured is kept, and the same command goes on")
+        return Interrupted.exit_status
+    except BeliefspaceError as error:
+        note(f"error: {error}")
+        return error.exit_status
+    finally:
+        render.write()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,294 @@
+"""README.md of the benchmarks, as a function of the results and of nothing else."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from beliefspace.cli.console import number
+from beliefspace.core.files import write_atomic
+from benchmarks import results
+from benchmarks.accuracy import GOALS, SEEDS, Goal
+from benchmarks.efficiency import REFERENCE
+
+TEMPLATE = Path(__file__).parent / "template.md"
+README = Path(__file__).parent / "README.md"
+Result = Mapping[str, Any]
+
+LEAST_SHARE = 0.75
+LEAST_LEAD = {"plain loop": 1.0, "transformers": 1.15}
+
+# The published runs: their entropy error in bits, and 6 x parameters x tokens x sequences.
+EARLY = (3e-3, 6 * 2.67e6 * 37 * 150_000 * 64)
+LATE = (7.8e-4, 6 * 2.67e6 * 37 * 50_000 * 256)
+
+
+def write(folder: Path = results.FOLDER, path: Path = README) -> None:
+    """Write README.md anew."""
+    write_atomic(path, render(folder))
+
+
+def render(folder: Path = results.FOLDER) -> str:
+    """Return the text for a folder of results."""
+    accuracy, efficiency, step_time = (
+        results.read(folder, part) for part in ("accuracy", "efficiency", "step_time")
+    )
+    published = next((one for one in step_time if one["size"] == "published"), None)
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        machines=_machines([*accuracy, *efficiency, *step_time]),
+        goals=_goals(accuracy, published),
+        accuracy=_accuracy(accuracy),
+        early=_first_below(accuracy, *EARLY),
+        early_operations=f"{EARLY[1]:.1e}",
+        late=_first_below(accuracy, *LATE),
+        late_operations=f"{LATE[1]:.1e}",
+        efficiency_budget=efficiency[0]["budget"] if efficiency else "the same CPU time",
+        efficiency=_efficiency(efficiency),
+        batch=published["batch"] if published else "some",
+        alternations=len(published["alternations"]) if published else "several",
+        tokens=f"{published['tokens']:,}" if published else "a batch's",
+        computed=f"{published['computed_share']:.0%}" if published else "a part",
+        step_time=_step_time(step_time),
+    )
+
+
+def _machines(measured: Sequence[Result]) -> str:
+    if not measured:
+        return "Nothing is measured yet."
+    days = sorted({one["measured"] for one in measured})
+    span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    machines = sorted({_machine(one["machine"]) for one in measured})
+    loads = [one["machine"]["load"] for one in measured if one["machine"]["load"] is not None]
+    busy = (
+        f" Load average when a result was written: {min(loads)} to {max(loads)}." if loads else ""
+    )
+    return f"Measured {span} on {'; and on '.join(machines)}.{busy}"
+
+
+def _machine(machine: Result) -> str:
+    packages = ", ".join(
+        f"{name} {version}"
+        for name, version in machine["packages"].items()
+        if name != "transformers"
+    )
+    cores = f"{machine['cores']} core{'s' * (machine['cores'] != 1)}"
+    return f"{cores} ({machine['processor']}), Python {machine['python']}, {packages}"
+
+
+# ------------------------------------------------------------------------------------------- goals
+
+
+def _goals(accuracy: Sequence[Result], published: Result | None) -> str:
+    rows = [_accuracy_goal(goal, _of_goal(accuracy, goal)) for goal in GOALS]
+    rows += _step_goals(published)
+    return _table(("goal", "wanted", "measured", ""), rows)
+
+
+def _accuracy_goal(goal: Goal, seeds: Sequence[Result]) -> tuple[str, ...]:
+    what = f"{goal.targets} targets, {goal.minutes} CPU-min: entropy error, KL (bits), worst seed"
+    wanted = f"≤ {number(goal.entropy_error_bits)}, ≤ {number(goal.kl_bits)}"
+    if not seeds:
+        return what, wanted, "", "not measured"
+    error, divergence = _worst(seeds, "entropy_error_bits"), _worst(seeds, "kl_bits")
+    met = error <= goal.entropy_error_bits and divergence <= goal.kl_bits
+    verdict = ("met" if met else "missed") if len(seeds) == len(SEEDS) else "not all seeds measured"
+    return what, wanted, f"{number(error)}, {number(divergence)}", verdict
+
+
+def _step_goals(published: Result | None) -> list[tuple[str, ...]]:
+    rounds = published["alternations"] if published else []
+    share = "step at the published size, share of the ceiling"
+    goals = [(share, LEAST_SHARE, _shares(published) if published else [], "{:.0%}")]
+    for peer, least in LEAST_LEAD.items():
+        ratios = [one[peer] / one["ours"] for one in rounds]
+        goals.append((f"the same step of the {peer}, over ours", least, ratios, "{:.2f}"))
+    rows: list[tuple[str, ...]] = []
+    for what, least, values, style in goals:
+        wanted = ("> " if least == 1 else "≥ ") + style.format(least)
+        if not values:
+            rows.append((what, wanted, "", "not measured"))
+            continue
+        median = statistics.median(values)
+        met = median > least if least == 1 else median >= least
+        rows.append((what, wanted, style.format(median), "met" if met else "missed"))
+    return rows
+
+
+# ---------------------------------------------------------------------------------------- accuracy
+
+
+def _of_goal(accuracy: Sequence[Result], goal: Goal) -> list[Result]:
+    wanted = (goal.targets, goal.minutes)
+    found = [one for one in accuracy if (one["targets"], one["minutes"]) == wanted]
+    return sorted(found, key=lambda one: one["seed"])
+
+
+def _worst(seeds: Iterable[Result], measure: str) -> float:
+    # Infinities are text in JSON, and float reads them back.
+    return max(float(one[measure]["mean"]) for one in seeds)
+
+
+def _accuracy(accuracy: Sequence[Result]) -> str:
+    headers = (
+        "targets", "CPU-min", "seed", "entropy error, bits", "KL, bits",
+        "worst position: error, KL", "steps", "sequences", "predictions", "CPU s", "operations",
+        "2 KL n (nats)", "parameters",
+    )  # fmt: skip
+    rows = []
+    for goal in GOALS:
+        seeds = _of_goal(accuracy, goal)
+        rows += [_accuracy_row(one) for one in seeds]
+        if len(seeds) > 1:
+            worst = (_worst(seeds, "entropy_error_bits"), _worst(seeds, "kl_bits"))
+            name = f"**worst of {len(seeds)}**"
+            cells = (goal.targets, str(goal.minutes), name, *(f"**{number(w)}**" for w in worst))
+            rows.append(cells + ("",) * (len(headers) - len(cells)))
+    return _table(headers, rows)
+
+
+def _accuracy_row(one: Result) -> tuple[str, ...]:
+    error, divergence, training = one["entropy_error_bits"], one["kl_bits"], one["training"]
+    return (
+        one["targets"],
+        str(one["minutes"]),
+        str(one["seed"]),
+        _with_interval(error),
+        _with_interval(divergence),
+        f"{_at_worst(error)}, {_at_worst(divergence)}",
+        f"{training['steps']:,}",
+        _millions(training["sequences"]),
+        _millions(training["predictions"]),
+        f"{training['cpu_seconds']:.0f}",
+        f"{training['operations']:.1e}",
+        number(round(training["efficiency"], -2)).replace(".0", ""),
+        f"{training['parameters']:,}",
+    )
+
+
+def _with_interval(measure: Result) -> str:
+    interval = measure["interval"]
+    between = f" ({number(interval['low'])} to {number(interval['high'])})" if interval else ""
+    return number(float(measure["mean"])) + between
+
+
+def _at_worst(measure: Result) -> str:
+    return f"{number(float(measure['worst']))} at {measure['worst_position']}"
+
+
+def _millions(count: float) -> str:
+    return f"{count / 1e6:.2f} M"
+
+
+def _first_below(accuracy: Sequence[Result], error: float, operations: float) -> str:
+    """Say after which sampled budget every seed is below an error, and compare the operations."""
+    for goal in sorted(GOALS, key=lambda goal: goal.minutes):
+        seeds = _of_goal(accuracy, goal)
+        if goal.targets != "sampled" or len(seeds) < len(SEEDS):
+            continue
+        if _worst(seeds, "entropy_error_bits") <= error:
+            ours = max(_training(seeds, "operations"))
+            return (
+                f"All our seeds are below that error after {goal.minutes} CPU-min and {ours:.1e} "
+                f"operations: {operations / ours:,.0f} times fewer."
+            )
+    return "No budget measured so far is below that error with every seed."
+
+
+# -------------------------------------------------------------------------------------- efficiency
+
+
+def _efficiency(efficiency: Sequence[Result]) -> str:
+    arms: dict[str, list[Result]] = {}
+    for one in efficiency:
+        arms.setdefault(one["arm"], []).append(one)
+    constants = {name: _mean(_training(seeds, "efficiency")) for name, seeds in arms.items()}
+    order = sorted(arms, key=lambda name: (name != REFERENCE, constants[name], name))
+    rows = [_efficiency_row(name, arms[name], constants.get(REFERENCE)) for name in order]
+    headers = (
+        "changed", "2 KL n (nats)", "over the recipe's", "KL, bits", "entropy error, bits",
+        "sequences", "ms a step", "parameters",
+    )  # fmt: skip
+    return _table(headers, rows)
+
+
+def _efficiency_row(name: str, seeds: Sequence[Result], reference: float | None) -> tuple[str, ...]:
+    constants = _training(seeds, "efficiency")
+    step = _mean(_training(seeds, "cpu_seconds")) / _mean(_training(seeds, "steps"))
+    return (
+        f"**{name}**" if name == REFERENCE else name,
+        _mean_of([round(value, -2) for value in constants], "{:,.0f}"),
+        f"{_mean(constants) / reference:.2f}" if reference else "",
+        _mean_of([float(one["kl_bits"]["mean"]) for one in seeds], "{:.2g}"),
+        _mean_of([float(one["entropy_error_bits"]["mean"]) for one in seeds], "{:.2g}"),
+        _millions(_mean(_training(seeds, "sequences"))),
+        f"{1e3 * step:.1f}",
+        f"{seeds[0]['training']['parameters']:,}",
+    )
+
+
+def _training(seeds: Iterable[Result], figure: str) -> list[float]:
+    return [float(one["training"][figure]) for one in seeds]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _mean_of(values: Sequence[float], style: str) -> str:
+    singles = ", ".join(style.format(value) for value in values)
+    return f"{style.format(_mean(values))} ({singles})"
+
+
+# --------------------------------------------------------------------------------------- step time
+
+
+def _step_time(step_time: Sequence[Result]) -> str:
+    headers = (
+        "size", "parameters", "ours, ms", "best product, GF/s", "share of the ceiling",
+        "all products", "plain loop / ours", "transformers / ours", "... with GELU / ours",
+        "ours with Muon / ours",
+    )  # fmt: skip
+    rows = []
+    for one in sorted(step_time, key=lambda one: -one["parameters"]):
+        rounds = one["alternations"]
+        ratios = [
+            _spread([each[name] / each["ours"] for each in rounds], "{:.2f}")
+            for name in ("plain loop", "transformers", "transformers with gelu", "ours with Muon")
+        ]
+        rows.append(
+            (
+                one["size"],
+                f"{one['parameters']:,}",
+                _spread([1e3 * each["ours"] for each in rounds], "{:.1f}"),
+                _spread([1e-9 * each["best_rate"] for each in rounds], "{:.0f}"),
+                _spread(_shares(one), "{:.0%}"),
+                _spread([each["products"] / each["ours"] for each in rounds], "{:.0%}"),
+                *ratios,
+            )
+        )
+    return _table(headers, rows)
+
+
+def _shares(one: Result) -> list[float]:
+    operations = one["nominal_operations"]
+    return [operations / each["best_rate"] / each["ours"] for each in one["alternations"]]
+
+
+def _spread(values: Sequence[float], style: str) -> str:
+    median, low, high = (
+        style.format(value) for value in (statistics.median(values), min(values), max(values))
+    )
+    return f"{median} ({low} to {high})"
+
+
+# ------------------------------------------------------------------------------------------- table
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return "Not measured yet."
+    lines = [headers, ["---"] * len(headers), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
