@@ -58,4 +58,4 @@ def estimate(folder: Path = results.FOLDER) -> float:
 
 def measure(folder: Path = results.FOLDER, runs: Path = RUNS) -> None:
     """Measure what is missing."""
-    train_missing(jobs(), folder, runs)
+    train_missing("accuracy", jobs(), folder, runs)

@@ -85,4 +85,4 @@ def estimate(folder: Path = results.FOLDER) -> float:
 
 def measure(folder: Path = results.FOLDER, runs: Path = RUNS) -> None:
     """Measure what is missing."""
-    train_missing(jobs(), folder, runs)
+    train_missing("efficiency", jobs(), folder, runs)

@@ -42,6 +42,22 @@ def is_kept(folder: Path, name: str, identity: str) -> bool:
     return path.exists() and read_json(path)["identity"] == identity
 
 
+def drop_others(folder: Path, part: str, identities: Mapping[str, str]) -> None:
+    """Remove a part's results that are of something else than what is measured now.
+
+    Otherwise a changed recipe would stand in one table with variants of the former one.
+
+    Args:
+        folder: of all results.
+        part: the part.
+        identities: of what is measured now, by name.
+    """
+    for path in (folder / part).rglob("*.json"):
+        name = path.relative_to(folder).with_suffix("").as_posix()
+        if read_json(path)["identity"] != identities.get(name):
+            path.unlink()
+
+
 def read(folder: Path, part: str) -> list[dict[str, Any]]:
     """Return all results of a part, in the order of their names."""
     return [read_json(path) for path in sorted((folder / part).rglob("*.json"))]

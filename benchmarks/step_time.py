@@ -50,6 +50,7 @@ def estimate(folder: Path = results.FOLDER) -> float:
 
 def measure(folder: Path = results.FOLDER) -> None:
     """Measure the sizes that are missing, one after another, in this process."""
+    results.drop_others(folder, "step_time", dict(map(_key, SIZES)))
     for name, size in SIZES.items():
         if results.is_kept(folder, *_key(name)):
             continue

@@ -62,17 +62,19 @@ def seconds_left(jobs: list[Job], folder: Path) -> float:
     return max(sum(waiting) / WORKERS, max(waiting, default=0.0))
 
 
-def train_missing(jobs: list[Job], folder: Path, runs: Path = RUNS) -> None:
+def train_missing(part: str, jobs: list[Job], folder: Path, runs: Path = RUNS) -> None:
     """Train the jobs without a result, and write each result when it is there.
 
     Args:
-        jobs: all of them.
+        part: the first word of the jobs' names; its other results are removed.
+        jobs: all of the part.
         folder: of results.
         runs: where runs are kept; stopped ones are resumed.
 
     Raises:
         Interrupted: on Ctrl-C; the same call goes on.
     """
+    results.drop_others(folder, part, {job.name: job.identity for job in jobs})
     waiting = {job.place: job for job in missing(jobs, folder)}
     if not waiting:
         return

@@ -611,3 +611,10 @@ def test_the_environment_records_the_thread_limits(monkeypatch: pytest.MonkeyPat
     threads = environment()["threads"]
     assert threads["OMP_NUM_THREADS"] == "3"
     assert "MKL_NUM_THREADS" not in threads
+
+
+def test_a_directory_or_device_is_never_replaced(tmp_path):
+    for path in (tmp_path, Path("/dev/null")):
+        with pytest.raises(InvalidInput, match="not a regular file"):
+            write_atomic(path, "text")
+    assert Path("/dev/null").is_char_device()

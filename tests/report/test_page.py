@@ -14,7 +14,7 @@ from beliefspace.core import registry
 from beliefspace.core.errors import CorruptFile, InvalidInput, MissingExtra
 from beliefspace.core.store import Run
 from beliefspace.report import page as page_module
-from beliefspace.report.page import MARK, script_json, write_report
+from beliefspace.report.page import MARK, script_json, write_figures, write_report
 from beliefspace.report.parts import Absent, Cell, Html, Row, Section, Table, Text
 
 
@@ -243,7 +243,7 @@ def test_identifiers_are_unique_and_every_reference_resolves(make_run):
 
 ONCE_MORE = """
 import sys
-from beliefspace.report.page import write_report
+from beliefspace.report.page import write_figures, write_report
 write_report(sys.argv[1], sys.argv[2])
 assert "torch" not in sys.modules
 """
@@ -376,3 +376,20 @@ def test_without_matplotlib_the_tables_are_still_there(make_run, monkeypatch):
         "panel-learning-curve"
     )
     assert not page.find("svg")
+
+
+def test_figures_are_files_for_a_paper_and_the_same_every_time(make_run, tmp_path):
+    run = make_run()
+    written = write_figures(run, tmp_path / "figures")
+    names = {path.name for path in written}
+    expected = {
+        f"{stem}.{end}"
+        for stem in ("learning-curve-1", "entropy-by-position-1")
+        for end in ("svg", "pdf")
+    }
+    assert expected <= names
+    before = {path.name: path.read_bytes() for path in written}
+    assert before["learning-curve-1.pdf"].startswith(b"%PDF")
+    assert b"<svg" in before["learning-curve-1.svg"]
+    write_figures(run, tmp_path / "figures")
+    assert before == {path.name: path.read_bytes() for path in written}

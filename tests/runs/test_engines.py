@@ -14,6 +14,7 @@ import pytest
 
 from beliefspace.core.errors import Interrupted, InvalidInput, UnknownName
 from beliefspace.core.registry import resolve
+from beliefspace.runs import engines
 from beliefspace.runs.engines import Local, UnitFailed
 from beliefspace.runs.units import Unit
 
@@ -219,6 +220,27 @@ def test_after_a_stop_signals_are_handled_as_before(tmp_path):
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     assert not (tmp_path / "b").exists()
     assert nothing_is_left()
+
+
+def test_after_a_stop_nothing_is_started_where_something_ended(tmp_path, monkeypatch):
+    started, ready = [], set()
+
+    class Noted(engines._Worker):
+        def __init__(self, unit: Unit) -> None:
+            started.append(unit.name)
+            super().__init__(unit)
+
+    def stop_both(name: str, report: object) -> None:
+        if report == {"ready": True}:
+            ready.add(name)
+        if len(ready) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(engines, "_Worker", Noted)
+    kinds = {"slow": "count", "quick": "wait", "late": "write"}
+    with pytest.raises(Interrupted):
+        Local(2).run([unit(tmp_path, name, kind) for name, kind in kinds.items()], stop_both)
+    assert started == ["slow", "quick"]
 
 
 def test_a_unit_that_cannot_keep_its_work_when_stopped_is_a_failure(tmp_path):

@@ -71,8 +71,8 @@ def count(config, out, report):
         return
     report({"ready": True})
     wait_for(lambda: received)
-    # Whoever listened may be gone: the work must be kept all the same.
-    report({"ready": False})
+    # Whoever listened may be gone: the work must be kept, and a full pipe not waited for.
+    report({"text": "x" * 200_000})
     kept.write_text(str(reached))
     (out / "received").write_text(" ".join(received))
     if config.get("full"):

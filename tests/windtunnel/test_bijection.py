@@ -1,4 +1,4 @@
-"""Bijection elimination against beliefs derived here from the tokens alone: urns, enumeration, brute force over pools."""
+"""Bijection elimination against beliefs derived from the tokens alone: urns, enumeration, votes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def all_rows(task, batch, belief):
 def pool_of(task, rows=600):
     """The members of a pool, found by drawing: index of the member and the table drawn."""
     latent = task.batch(rows, Stream(3, "find the pool")).latent
-    found = {int(i): tuple(table) for i, table in zip(latent.member, latent.table.tolist(), strict=True)}
+    found = {
+        int(i): tuple(table) for i, table in zip(latent.member, latent.table.tolist(), strict=True)
+    }
     assert sorted(found) == list(range(task.pool)), "every member is drawn sooner or later"
     return [found[i] for i in range(task.pool)]
 
@@ -247,7 +249,9 @@ def test_primitives_name_what_is_needed():
 @pytest.mark.parametrize("mapping", ["bijection", "map"])
 def test_against_every_latent(form, keys, mapping):
     task = Bijection(values=4, format=form, keys=keys, mapping=mapping)
-    latents = list(permutations(range(4)) if mapping == "bijection" else product(range(4), repeat=4))
+    latents = list(
+        permutations(range(4)) if mapping == "bijection" else product(range(4), repeat=4)
+    )
     batch = task.batch(25, STREAM)
     assert_beliefs(batch.predictive, all_rows(task, batch, vote(task, latents)))
     assert_beliefs(task.reference(batch), all_rows(task, batch, vote(task, latents)))
@@ -291,7 +295,9 @@ def test_latents_and_orders_are_uniform_and_independent():
 
 
 def test_maps_and_repeated_keys_are_uniform():
-    latent = Bijection(values=3, pairs=2, keys="repeated", mapping="map").batch(20_000, STREAM).latent
+    latent = (
+        Bijection(values=3, pairs=2, keys="repeated", mapping="map").batch(20_000, STREAM).latent
+    )
     both = [(*t, *k) for t, k in zip(latent.table.tolist(), latent.keys.tolist(), strict=True)]
     assert even_counts(both, list(product(range(3), repeat=5))) > RARE
 
@@ -345,7 +351,9 @@ def test_balanced_group_covers_every_cyclic_shift(task):
         assert sorted(batch.latent.table[rows, 0].tolist()) == list(range(7))
         # So each value is the answer equally often at every scored position.
         answers = batch.targets[rows][:, batch.scored[0]]
-        np.testing.assert_array_equal(np.sort(answers, axis=0), np.tile(np.arange(7), (answers.shape[1], 1)).T)
+        np.testing.assert_array_equal(
+            np.sort(answers, axis=0), np.tile(np.arange(7), (answers.shape[1], 1)).T
+        )
     assert_beliefs(batch.predictive, all_rows(task, batch, urn(task)))
 
 
@@ -363,7 +371,9 @@ def test_balanced_has_as_many_rows_as_asked_and_new_ones_each_step():
     task = Bijection(values=5)
     for n in (1, 4, 5, 6, 11):
         assert task.balanced(n, STREAM).inputs.shape == (n, 9)
-    assert not np.array_equal(task.balanced(10, STREAM, 0).inputs, task.balanced(10, STREAM, 1).inputs)
+    assert not np.array_equal(
+        task.balanced(10, STREAM, 0).inputs, task.balanced(10, STREAM, 1).inputs
+    )
 
 
 def test_a_pool_is_not_balanced_for_it_has_no_symmetry():
@@ -437,11 +447,13 @@ def test_distance_to_the_full_prior():
     """One latent, known: the full prior is off by its whole entropy, log2(V - k + 1)."""
     task = Bijection(values=6, pool=1)
     batch = task.batch(10, STREAM)
-    (name, full), = task.alternatives(batch).items()
+    ((name, full),) = task.alternatives(batch).items()
     assert name == "full prior"
     assert_beliefs(full, all_rows(task, batch, urn(task)))
     kl = batch.predictive.kl_bits(full).reshape(10, 6)
-    np.testing.assert_allclose(kl, np.tile([math.log2(6 - k) for k in range(6)], (10, 1)), atol=1e-12)
+    np.testing.assert_allclose(
+        kl, np.tile([math.log2(6 - k) for k in range(6)], (10, 1)), atol=1e-12
+    )
 
 
 def test_full_prior_of_maps_and_of_a_large_pool():

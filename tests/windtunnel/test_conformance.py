@@ -1,4 +1,4 @@
-"""The conformance suite: every registered task passes it, and each rule catches defects planted on purpose."""
+"""Every registered task passes the conformance suite; each rule catches planted defects."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+from tests.windtunnel.toys import Coin, NormalMean
 
 from beliefspace.core import registry
 from beliefspace.core.distributions import Categorical, Normal
@@ -16,7 +17,6 @@ from beliefspace.windtunnel import conformance
 from beliefspace.windtunnel.conformance import ConformanceError, check_task, check_task_class
 from beliefspace.windtunnel.tasks.base import TokenInputs
 from beliefspace.windtunnel.tasks.bijection import Bijection
-from tests.windtunnel.toys import Coin, NormalMean
 
 TASKS = [registry.resolve("tasks", name) for name in registry.names("tasks")]
 TINY = [task for cls in TASKS for task in cls.tiny()]
@@ -190,9 +190,7 @@ class OtherSupport(Bijection):
 @plant("shapes_and_types", values=4)
 @dataclass(frozen=True)
 class MissingRow(Bijection):
-    batch = altered(
-        lambda self, b: replace(b, _predictive=lambda: b.predictive.take(slice(0, -1)))
-    )
+    batch = altered(lambda self, b: replace(b, _predictive=lambda: b.predictive.take(slice(0, -1))))
 
 
 @plant("shapes_and_types", values=4)

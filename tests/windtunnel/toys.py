@@ -44,7 +44,13 @@ class Coin(Task):
             heads = (inputs.cumsum(axis=1) + 1) / (seen + 2)
             return Categorical(np.log(np.stack([1 - heads, heads], axis=-1)).reshape(-1, 2), (0, 1))
 
-        return Batch(inputs, np.ones_like(inputs, dtype=bool), tosses[:, 1:].astype(np.int64), bias, predictive)
+        return Batch(
+            inputs,
+            np.ones_like(inputs, dtype=bool),
+            tosses[:, 1:].astype(np.int64),
+            bias,
+            predictive,
+        )
 
     def reference(self, batch):
         nodes, weights = np.polynomial.legendre.leggauss(40)
@@ -64,7 +70,7 @@ class Coin(Task):
 
 @dataclass(frozen=True)
 class NormalMean(Task):
-    """Draws from N(w, 1) with w from N(0, 1): after t draws the next is N(sum/(t+1), 1 + 1/(t+1))."""
+    """Draws from N(w, 1), w from N(0, 1): the next is N(sum / (t + 1), 1 + 1 / (t + 1)) after t."""
 
     draws: int = 4
 
@@ -80,7 +86,9 @@ class NormalMean(Task):
     def batch(self, sequences, stream, step=0):
         check_sequences(sequences)
         mean = stream.normals(step, sequences, 1, "mean")
-        values = (mean + stream.normals(step, sequences, self.draws + 1, "noise")).astype(np.float32)
+        values = (mean + stream.normals(step, sequences, self.draws + 1, "noise")).astype(
+            np.float32
+        )
         inputs = values[:, :-1, None]
 
         def predictive():

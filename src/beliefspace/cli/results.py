@@ -52,11 +52,13 @@ class ReportOptions:
 
     Args:
         out: the file; by default report.html in the run's directory, or in the one above several.
+        figures: a directory for the page's figures too, each as SVG and PDF for a paper.
         json: one JSON object.
     """
 
     runs: RunsArgument
     out: Path | None = None
+    figures: Path | None = None
     json: bool = False
 
 
@@ -106,10 +108,12 @@ def report(arguments: Sequence[str]) -> Answer:
     if options.out is not None and options.out.exists() and not options.out.is_file():
         raise InvalidInput(f"{options.out} is not a file that can be replaced; give another --out")
     runs = open_runs(options.runs)
-    from beliefspace.report.page import write_report
+    from beliefspace.report.page import write_figures, write_report
 
-    page = write_report(runs[0] if len(runs) == 1 else runs, options.out)
-    return Answer((str(page),), {"report": page}, options.json)
+    page = write_report(runs, options.out)
+    drawn = [] if options.figures is None else write_figures(runs, options.figures)
+    lines = tuple(str(path) for path in (page, *drawn))
+    return Answer(lines, {"report": page, "figures": drawn}, options.json)
 
 
 def _require_runs(runs: Sequence[str], command: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from beliefspace.core.errors import CorruptFile, NoSpace
+from beliefspace.core.errors import CorruptFile, InvalidInput, NoSpace
 
 __all__ = [
     "SCHEMA",
@@ -42,8 +42,11 @@ def write_atomic(path: str | Path, data: bytes | str, described_by: Path | None 
 
     Raises:
         NoSpace: the disk or quota is full; the old content is intact.
+        InvalidInput: the path is a directory or a device, which a rename would replace.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"{path} is not a regular file; give the path of a file to write")
     content = data.encode() if isinstance(data, str) else data
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     with writing(path, len(content)):

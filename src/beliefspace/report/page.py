@@ -8,6 +8,7 @@ that fails shows its error in its place. The same runs give the same bytes.
 from __future__ import annotations
 
 import base64
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -58,6 +59,38 @@ def write_report(
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(target, page)
     return target
+
+
+def write_figures(
+    run_or_runs: Run | str | Path | Sequence[Run | str | Path], folder: str | Path
+) -> list[Path]:
+    """Write the figures of the page as SVG and PDF files, replacing those of the same names.
+
+    Args:
+        run_or_runs: as for :func:`write_report`.
+        folder: where to; it is made.
+
+    Returns:
+        The files.
+
+    Raises:
+        InvalidInput: as :func:`write_report`.
+        MissingExtra: matplotlib is not installed.
+    """
+    context = read_context(_opened(run_or_runs))
+    sections = [registry.resolve("panels", name)(context) for name in _panel_names()]
+    parts = [part for one in sections if isinstance(one, Section) for part in one.parts]
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for figure in (part for part in parts if isinstance(part, Figure)):
+        pdf = io.BytesIO()
+        figure.drawing.savefig(pdf, format="pdf", metadata={"CreationDate": None})
+        svg = draw(figure.drawing, figure.name, figure.title).file
+        for ending, content in (("svg", svg), ("pdf", pdf.getvalue())):
+            written.append(folder / f"{figure.name}.{ending}")
+            write_atomic(written[-1], content)
+    return written
 
 
 def render(context: Context) -> str:
