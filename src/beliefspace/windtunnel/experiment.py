@@ -15,7 +15,7 @@ from beliefspace.core.store import Run
 from beliefspace.runs.engines import Engine, Local
 from beliefspace.runs.units import Report, Unit
 from beliefspace.windtunnel.models.base import ModelSpec
-from beliefspace.windtunnel.recipe import Recipe, Schedule
+from beliefspace.windtunnel.recipe import Recipe, Schedule, with_explicit_steps
 from beliefspace.windtunnel.tasks.base import Task
 
 Observer = Callable[[str, Mapping[str, Any]], None]
@@ -127,7 +127,8 @@ def _is_finished(place: Path, recipe: Recipe) -> bool:
     found = from_toml(Recipe, run.config_toml(), where=str(place / "config.toml"))
     if recipe.schedule.steps is None:
         found = replace(found, schedule=replace(found.schedule, steps=None))
-    if content_hash(found) != content_hash(recipe):
+    same = {content_hash(recipe), content_hash(with_explicit_steps(recipe))}
+    if content_hash(found) not in same:
         raise RunExists(f"{place} holds a run of another recipe; give another --out, or remove it")
     return run.status == "finished"
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
+from beliefspace.core.config import to_dict
 from beliefspace.core.errors import InvalidInput, unknown_name
 from beliefspace.windtunnel.models.base import ModelSpec
 from beliefspace.windtunnel.optimizers import Muon, OptimizerSpec
@@ -55,8 +56,8 @@ def parse_budget(text: str) -> Budget:
         amount = float(number) * _PREFIXES[prefix]
     except ValueError:
         raise InvalidInput(f"a budget of {text!r} cannot be read; {expected}") from None
-    if amount <= 0:
-        raise InvalidInput(f"a budget is more than nothing; got {text!r}")
+    if not 0 < amount < math.inf:
+        raise InvalidInput(f"a budget is more than nothing and finite; got {text!r}")
     if unit in _SECONDS:
         return Budget(amount * _SECONDS[unit], "cpu-seconds" if cpu else "seconds")
     if unit in _COUNTS and not cpu:
@@ -73,7 +74,8 @@ class Schedule:
 
     Args:
         budget: see the module's text.
-        steps: the number that the budget came to; left out, it is worked out from the budget.
+        steps: the number that the budget came to, worked out when training starts; given
+            beforehand, it is the budget.
         batch: sequences per step.
         warmup_steps: over which the rate rises linearly (at most a tenth of all steps).
         decay: shape of the fall to zero, from the end of the warm-up to the last step.
@@ -100,6 +102,8 @@ class Schedule:
 
     def rate(self, step: int, steps: int) -> float:
         """Return the fraction of the highest rate at ``step`` of ``steps``, in (0, 1]."""
+        if not 0 <= step < steps:
+            raise InvalidInput(f"there is no step {step} in a schedule of {steps}")
         warmup = min(self.warmup_steps, steps // 10)
         if step < warmup:
             return (step + 1) / (warmup + 1)
@@ -177,3 +181,30 @@ class Recipe:
     seed: int = 0
     evaluation: Evaluation = field(default_factory=Evaluation)
     hardware: Hardware = field(default_factory=Hardware)
+
+
+def with_explicit_steps(recipe: Recipe) -> Recipe:
+    """Return the recipe with its number of steps, where one was given, as its budget too."""
+    schedule = recipe.schedule
+    if schedule.steps is None:
+        return recipe
+    return replace(recipe, schedule=replace(schedule, budget=f"{schedule.steps} steps"))
+
+
+def arm_settings(recipe: Recipe) -> dict[str, Any]:
+    """Return what two runs have in common when they are repetitions of one experiment.
+
+    That is everything but the seed, the hardware, and the number of steps that a time budget came
+    to, which varies with the machine's mood.
+
+    Args:
+        recipe: of one run.
+
+    Returns:
+        Nested plain values, as in the run's config.
+    """
+    settings = to_dict(recipe)
+    del settings["seed"], settings["hardware"]
+    if parse_budget(recipe.schedule.budget).unit in ("seconds", "cpu-seconds"):
+        settings["schedule"].pop("steps", None)
+    return settings

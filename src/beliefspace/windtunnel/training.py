@@ -32,7 +32,7 @@ from beliefspace.windtunnel.networks.base import Network
 from beliefspace.windtunnel.objective import loss_nats
 from beliefspace.windtunnel.optimization import Optimization, optimization
 from beliefspace.windtunnel.predictions import predict
-from beliefspace.windtunnel.recipe import Recipe, parse_budget
+from beliefspace.windtunnel.recipe import Recipe, parse_budget, with_explicit_steps
 from beliefspace.windtunnel.tasks.base import Batch
 
 _LOOK_SEQUENCES = 256
@@ -133,7 +133,7 @@ def load(path: Path) -> Network:
 def resolve(recipe: Recipe) -> Recipe:
     """Turn the recipe's budget into a number of steps; a time is measured out on the spot."""
     if recipe.schedule.steps is not None:
-        return recipe
+        return with_explicit_steps(recipe)
     budget = parse_budget(recipe.schedule.budget)
     if budget.unit == "steps":
         steps = budget.amount
