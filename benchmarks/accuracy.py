@@ -22,17 +22,25 @@ class Goal:
         minutes: of CPU time.
         entropy_error_bits: at most.
         kl_bits: at most.
+        balanced: whether batches cover a symmetry of the task.
     """
 
     targets: Literal["sampled", "posterior"]
     minutes: int
     entropy_error_bits: float
     kl_bits: float
+    balanced: bool = False
+
+    @property
+    def targets_named(self) -> str:
+        """The targets, and how batches were drawn where that is special."""
+        return f"{self.targets}, balanced batches" if self.balanced else self.targets
 
 
 GOALS = (
     Goal("posterior", 4, 3e-4, 3e-5),
     Goal("sampled", 6, 1.5e-3, 6e-4),
+    Goal("sampled", 6, 1.5e-3, 6e-4, balanced=True),
     Goal("sampled", 20, 8e-4, 2e-4),
     Goal("sampled", 40, 5e-4, 1e-4),
 )
@@ -42,9 +50,9 @@ def jobs() -> list[Job]:
     """Return every run: each goal's budget with each seed."""
     return [
         Job(
-            f"accuracy/{goal.targets}-{goal.minutes}min/seed-{seed}",
-            recipe(goal.targets, f"{goal.minutes} cpu-min", seed),
-            {"targets": goal.targets, "minutes": goal.minutes, "seed": seed},
+            f"accuracy/{goal.targets}{'-balanced' * goal.balanced}-{goal.minutes}min/seed-{seed}",
+            recipe(goal.targets, f"{goal.minutes} cpu-min", seed, balanced=goal.balanced),
+            {"targets": goal.targets_named, "minutes": goal.minutes, "seed": seed},
         )
         for goal in GOALS
         for seed in SEEDS

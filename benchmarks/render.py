@@ -91,7 +91,7 @@ def _goals(accuracy: Sequence[Result], published: Result | None) -> str:
 
 
 def _accuracy_goal(goal: Goal, seeds: Sequence[Result]) -> tuple[str, ...]:
-    what = f"{goal.targets} targets, {goal.minutes} CPU-min: entropy error, KL (bits), worst seed"
+    what = f"{goal.targets_named}: {goal.minutes} CPU-min: entropy error, KL (bits), worst seed"
     wanted = f"≤ {number(goal.entropy_error_bits)}, ≤ {number(goal.kl_bits)}"
     if not seeds:
         return what, wanted, "", "not measured"
@@ -129,7 +129,7 @@ def _step_goals(published: Result | None) -> list[tuple[str, ...]]:
 
 
 def _of_goal(accuracy: Sequence[Result], goal: Goal) -> list[Result]:
-    wanted = (goal.targets, goal.minutes)
+    wanted = (goal.targets_named, goal.minutes)
     found = [one for one in accuracy if (one["targets"], one["minutes"]) == wanted]
     return sorted(found, key=lambda one: one["seed"])
 
@@ -152,7 +152,7 @@ def _accuracy(accuracy: Sequence[Result]) -> str:
         if len(seeds) > 1:
             worst = (_worst(seeds, "entropy_error_bits"), _worst(seeds, "kl_bits"))
             name = f"**worst of {len(seeds)}**"
-            cells = (goal.targets, str(goal.minutes), name, *(f"**{number(w)}**" for w in worst))
+            cells = (goal.targets_named, str(goal.minutes), name, *(f"**{number(w)}**" for w in worst))
             rows.append(cells + ("",) * (len(headers) - len(cells)))
     return _table(headers, rows)
 

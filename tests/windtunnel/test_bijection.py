@@ -336,23 +336,57 @@ def test_number_of_sequences_is_checked(method, sequences):
     [
         Bijection(values=7),
         Bijection(values=7, format="A"),
-        Bijection(values=7, pairs=10, keys="repeated", mapping="map"),
+        Bijection(values=8),
+        Bijection(values=7, pairs=10, keys="repeated"),
     ],
 )
-def test_balanced_group_covers_every_cyclic_shift(task):
-    batch = task.balanced(35, STREAM)
-    groups = defaultdict(list)
-    for i in range(35):
-        table = batch.latent.table[i]
-        kin = (*batch.latent.queries[i].tolist(), *((table - table[0]) % 7).tolist())
-        groups[kin].append(i)
-    assert len(groups) == 5
-    for rows in groups.values():
-        assert sorted(batch.latent.table[rows, 0].tolist()) == list(range(7))
-        # So each value is the answer equally often at every scored position.
-        answers = batch.targets[rows][:, batch.scored[0]]
+def test_balanced_set_runs_through_a_cycle_of_the_values(task):
+    """V rows share their keys, and the same V relabellings lead from any of them to the set."""
+    size = task.values
+    batch = task.balanced(5 * size, STREAM)
+    sets = defaultdict(list)
+    for i, keys in enumerate(batch.latent.keys.tolist()):
+        sets[tuple(keys)].append(i)
+    assert [len(rows) for rows in sets.values()] == [size] * 5
+    for rows in sets.values():
+        tables = batch.latent.table[rows]
+        np.testing.assert_array_equal(np.sort(tables.T), np.tile(np.arange(size), (size, 1)))
+        # At every key of the context; what format A asks again is drawn for each row.
+        answers = batch.targets[rows][:, : 2 * task.shown : 2].T
+        np.testing.assert_array_equal(np.sort(answers), np.tile(np.arange(size), (len(answers), 1)))
+        moves = {start: relabellings(tables, start) for start in range(size)}
+        assert all(moves[start] == moves[0] for start in range(size))
+        assert max(cycle_length(move) for move in moves[0]) == size
+    assert_beliefs(batch.predictive, all_rows(task, batch, urn(task)))
+
+
+def relabellings(tables, start):
+    """What happens to each value that row ``start`` shows, on the way to each other row."""
+    return {
+        tuple(sorted(set(zip(tables[start].tolist(), table.tolist(), strict=True))))
+        for table in tables
+    }
+
+
+def cycle_length(move):
+    """How often a relabelling must be applied until the first value is back."""
+    to, value, count = dict(move), move[0][0], 0
+    assert len(to) == len(move), "a value goes to one value only"
+    while count == 0 or value != move[0][0]:
+        value, count = to[value], count + 1
+    return count
+
+
+def test_balanced_maps_answer_every_value_once_a_set():
+    task = Bijection(values=6, pairs=10, keys="repeated", mapping="map")
+    batch = task.balanced(24, STREAM)
+    sets = defaultdict(list)
+    for queries, answers in zip(batch.latent.queries, batch.targets, strict=True):
+        sets[tuple(queries.tolist())].append(answers[::2])
+    assert len(sets) == 4
+    for answers in sets.values():
         np.testing.assert_array_equal(
-            np.sort(answers, axis=0), np.tile(np.arange(7), (answers.shape[1], 1)).T
+            np.sort(np.transpose(answers)), np.tile(np.arange(6), (10, 1))
         )
     assert_beliefs(batch.predictive, all_rows(task, batch, urn(task)))
 

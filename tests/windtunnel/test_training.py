@@ -194,7 +194,7 @@ def test_budgets(text, amount, unit):
     assert vars(parse_budget(text)) == {"amount": amount, "unit": unit}
 
 
-@pytest.mark.parametrize("text", ["", "5", "min", "-5min", "0 steps", "5 parsecs", "1.2.3 s"])
+@pytest.mark.parametrize("text", ["", "5", "min", "-5min", "0 steps", "1e999 steps", "5 parsecs", "1.2.3 s"])
 def test_budgets_that_are_none(text):
     with pytest.raises(InvalidInput, match="budget"):
         parse_budget(text)
@@ -208,7 +208,7 @@ def test_a_budget_of_predictions_is_counted_in_scored_positions():
 def test_a_time_budget_becomes_steps_once():
     resolved = training.resolve(replace(TINY, schedule=Schedule("0.3 cpu-s", batch=20)))
     assert resolved.schedule.steps is not None
-    assert training.resolve(resolved) == resolved
+    assert resolved.schedule.budget == "0.3 cpu-s"
 
 
 @pytest.mark.parametrize("decay", ["linear", "cosine", "constant"])
@@ -220,3 +220,90 @@ def test_the_rate_rises_once_and_falls_to_the_end(decay):
     assert rates[:11] == sorted(rates[:11])
     assert rates[10:] == sorted(rates[10:], reverse=True)
     assert (rates[-1] < 0.01) == (decay != "constant")
+
+
+def test_a_stop_between_looks_loses_nothing_of_the_metrics(tmp_path, monkeypatch):
+    whole = training.train(TINY, tmp_path / "whole")
+    advance = training.Trainer.advance
+
+    def stopping(trainer, step, steps):
+        if step == 17:
+            os.kill(os.getpid(), signal.SIGINT)
+        return advance(trainer, step, steps)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training.Trainer, "advance", stopping)
+        with pytest.raises(Interrupted, match="after 18 of 40"):
+            training.train(TINY, tmp_path / "broken")
+    broken = training.resume(tmp_path / "broken")
+    assert weights(broken) == weights(whole)
+    losses = [[row["loss_bits"] for row in run.metrics()] for run in (whole, broken)]
+    assert losses[0] == losses[1]
+
+
+def test_a_run_whose_loss_is_no_number_fails_and_keeps_the_last_good_state(tmp_path, monkeypatch):
+    advance = training.Trainer.advance
+
+    def diverging(trainer, step, steps):
+        loss, predictions = advance(trainer, step, steps)
+        return (float("nan") if step == 20 else loss), predictions
+
+    monkeypatch.setattr(training.Trainer, "advance", diverging)
+    with pytest.raises(training.Diverged, match="loss at step 20 .* lower learning rate"):
+        training.train(TINY, tmp_path / "run", checkpoint_seconds=0)
+    run = Run.open(tmp_path / "run")
+    assert run.status == "failed"
+    assert run.checkpoints()[-1] == 20
+
+
+def test_a_full_disk_ends_the_run_as_failed_and_it_resumes(tmp_path, monkeypatch):
+    from beliefspace.core.errors import NoSpace
+
+    def full(*_, **__):
+        raise NoSpace("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "save_checkpoint", full)
+        with pytest.raises(NoSpace):
+            training.train(TINY, tmp_path / "run")
+    run = Run.open(tmp_path / "run")
+    assert run.status == "failed"
+    assert training.resume(run.path).status == "finished"
+
+
+def test_going_on_from_an_older_checkpoint_is_said(tmp_path):
+    def stop_at_30(progress):
+        if progress.step == 30:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        training.train(TINY, tmp_path / "run", stop_at_30, checkpoint_seconds=0)
+    newest = max((tmp_path / "run" / "checkpoints").glob("*.safetensors"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with pytest.raises(CorruptFile, match="cut off"):
+        training.load(tmp_path / "run")
+    with pytest.warns(UserWarning, match="going on from step 29: .*cut off"):
+        run = training.resume(tmp_path / "run")
+    assert weights(run) == weights(training.train(TINY, tmp_path / "whole"))
+
+
+@pytest.mark.parametrize(("steps", "looks"), [(79, 40), (40, 8), (7, 40), (1, 1), (100, 3)])
+def test_looks_are_as_many_as_asked_and_the_last_is_at_the_end(tmp_path, steps, looks):
+    recipe = replace(
+        TINY,
+        schedule=Schedule(f"{steps} steps", batch=2),
+        evaluation=Evaluation(sequences=2, looks=looks),
+    )
+    seen = [row["step"] for row in training.train(recipe, tmp_path / "run").metrics()]
+    assert len(seen) == min(steps, looks)
+    assert seen[-1] == steps
+
+
+def test_a_schedule_ends_where_it_ends():
+    with pytest.raises(InvalidInput, match="no step 10 in a schedule of 10"):
+        Schedule().rate(10, 10)
+
+
+def test_given_steps_are_the_budget():
+    resolved = training.resolve(replace(TINY, schedule=Schedule("5min", steps=70)))
+    assert resolved.schedule == Schedule("70 steps", steps=70)

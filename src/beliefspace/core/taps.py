@@ -24,6 +24,7 @@ __all__ = [
     "Observation",
     "Recorder",
     "Tap",
+    "evaluating",
     "observe",
     "scoped",
 ]
@@ -191,7 +192,7 @@ def observe(
     recorder = Recorder(wanted, changed, gradients=gradients is not None)
     tap: Tap = recorder if wanted or changed else NO_TAP
     torch = _torch()
-    with _evaluating(module), torch.set_grad_enabled(gradients is not None):
+    with evaluating(module), torch.set_grad_enabled(gradients is not None):
         outputs = forward(tap)
         recorder.finish()
         slopes = None if gradients is None else _gradients(gradients(outputs), recorder.values)
@@ -206,7 +207,7 @@ def _torch() -> Any:  # noqa: ANN401
 
 
 @contextmanager
-def _evaluating(module: Module) -> Iterator[None]:
+def evaluating(module: Module) -> Iterator[None]:
     """Switch to evaluation mode, and restore the mode of each part afterwards."""
     training = [part for part in module.modules() if part.training]
     for part in training:

@@ -119,7 +119,9 @@ class Local(Engine):
         if failures:
             raise _error(failures)
         if stop.is_set():
-            raise Interrupted("stopped; every run kept its last step, the same command goes on")
+            raise Interrupted(
+                "stopped; every run has its last checkpoint, and the same command goes on"
+            )
 
 
 class _Worker:
@@ -155,6 +157,10 @@ class _Worker:
         if not self._told_to_stop:
             self._process.terminate()
             self._told_to_stop = True
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
 
     def close(self) -> None:
         """Wait for the process to end; what it still reports is lost."""
@@ -220,15 +226,18 @@ def _check_distinct(units: Sequence[Unit]) -> None:
 
 @contextlib.contextmanager
 def _stop_flag() -> Iterator[threading.Event]:
-    """Turn Ctrl-C into a flag, so that running units can be told to stop in their own time."""
+    """Turn Ctrl-C into a flag, so that running units can stop in their own time; a second acts."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {
-        number: signal.signal(number, lambda *_: stop.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+
+    def request(*_: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
@@ -241,6 +250,11 @@ def _ended(running: Mapping[str, _Worker]) -> Iterator[None]:
     """Leave no process behind, also when the observer raises."""
     try:
         yield
+    except KeyboardInterrupt:
+        # The second request: what was not saved until now is lost.
+        for worker in running.values():
+            worker.kill()
+        raise
     finally:
         for worker in running.values():
             worker.stop()

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from beliefspace.core.distributions import Categorical
 from beliefspace.core.errors import InvalidInput
@@ -176,7 +176,7 @@ def measure(believed: Predictive, batch: Batch, seed: int = 0) -> Measures:
     }
     if isinstance(exact, Categorical) and isinstance(believed, Categorical):
         possible = np.isin(exact.support, _support(batch.predictive))
-        outcomes = np.flatnonzero(possible)[batch.outcomes]
+        outcomes = _places(batch.predictive, exact)[batch.outcomes]
         mass = np.exp(believed.log_probs)
         ruled_out = np.isneginf(exact.log_probs)
         rows["accuracy"] = (np.argmax(mass, axis=1) == outcomes).astype(np.float64)
@@ -198,6 +198,12 @@ def evaluation_hash(batch: Batch) -> str:
     return digest.hexdigest()
 
 
+def _places(narrow: Predictive, wide: Categorical) -> Int64[np.ndarray, " m"]:
+    """Where each outcome of the support stands among those that the mass is spread over."""
+    place = {name: index for index, name in enumerate(wide.support)}
+    return np.array([place[name] for name in _support(narrow)])
+
+
 def _support(predictive: Predictive) -> tuple[int, ...]:
     return predictive.support if isinstance(predictive, Categorical) else ()
 
@@ -215,10 +221,10 @@ def _summaries(
     """Summarise quantities given per scored entry; sequences are what is resampled."""
     sequence, column = np.nonzero(batch.scored)
     positions, place = np.unique(column, return_inverse=True)
-    in_sequence, at_position = np.bincount(sequence), np.bincount(place)
-    # Weighted by its scored positions, a sequence counts in the bootstrap as it does in the mean.
-    weight = in_sequence / in_sequence.mean()
-    columns = [np.bincount(sequence, value) / in_sequence * weight for value in rows.values()]
+    sequences, at_position = len(batch.scored), np.bincount(place)
+    # A sequence's share of the sum, so that the mean over sequences is the mean over positions.
+    share = sequences / len(sequence)
+    columns = [np.bincount(sequence, v, minlength=sequences) * share for v in rows.values()]
     estimates = curve_bootstrap(np.stack(columns, axis=1), Stream(seed, "bootstrap"))
     summaries = {}
     for (name, value), estimate in zip(rows.items(), estimates, strict=True):

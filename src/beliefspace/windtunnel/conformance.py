@@ -123,6 +123,14 @@ def same_past_same_belief(task: Task) -> str:
     return ""
 
 
+def belief_is_a_distribution(task: Task) -> str:
+    """The belief, where there is one, has a normalised row for each scored position."""
+    batch = _batch(task)
+    if batch.belief is not None and batch.belief.rows != batch.predictive.rows:
+        return f"{batch.belief.rows} beliefs for {batch.predictive.rows} predictives"
+    return ""
+
+
 def rows_do_not_depend_on_the_batch(task: Task) -> str:
     """Row i is the same in a batch of any size, and another in another step, seed or purpose."""
     many, few = _batch(task), task.batch(5, _STREAM)
@@ -152,7 +160,7 @@ def sampled_as_believed(task: Task) -> str:
 
 
 def exact_scores_zero_against_itself(task: Task) -> str:
-    """Scored as a model, the exact predictive is at distance 0, and below every rung in KL."""
+    """Scored as a model, the exact predictive is at distance 0, and no rung is nearer."""
     batch = _batch(task)
     own = measure(batch.predictive, batch)
     if own.kl_bits.mean != 0 or own.entropy_error_bits.mean != 0:
@@ -196,6 +204,7 @@ RULES: tuple[Callable[[Task], str], ...] = (
     entropy_within_bounds,
     agrees_with_the_independent_derivation,
     same_past_same_belief,
+    belief_is_a_distribution,
     rows_do_not_depend_on_the_batch,
     sampled_as_believed,
     exact_scores_zero_against_itself,

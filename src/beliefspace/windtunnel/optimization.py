@@ -46,6 +46,10 @@ def optimization(spec: OptimizerSpec, network: torch.nn.Module) -> Optimization:
         return _Adam(spec, trainable)
     if isinstance(spec, Muon):
         hidden = {n: p for n, p in trainable.items() if _is_map(n, p)}
+        if not hidden:
+            raise InvalidInput(
+                "muon needs linear maps named layers. ... .weight, and this model has none"
+            )
         others = {name: p for name, p in trainable.items() if name not in hidden}
         return _Muon(spec, hidden, _Adam(spec.rest, others))
     raise InvalidInput(f"no arithmetic is known for the optimizer {type(spec).__name__}")

@@ -17,6 +17,7 @@ from jaxtyping import Float64
 from beliefspace.core.distributions import Categorical, Normal
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.information import log_softmax
+from beliefspace.core.taps import evaluating
 from beliefspace.windtunnel.tasks.base import (
     Batch,
     CategoricalOutputs,
@@ -69,13 +70,8 @@ def _call(predictor: Predictor, inputs: np.ndarray) -> Float64[np.ndarray, "n T 
     else:
         state = next(iter([*predictor.parameters(), *predictor.buffers()]), None)
         device = "cpu" if state is None else state.device
-        training = predictor.training
-        predictor.eval()
-        try:
-            with torch.no_grad():
-                outputs = predictor(torch.from_numpy(inputs).to(device))
-        finally:
-            predictor.train(training)
+        with evaluating(predictor), torch.no_grad():
+            outputs = predictor(torch.from_numpy(inputs).to(device))
     if torch is not None and isinstance(outputs, torch.Tensor):
         outputs = outputs.detach().to("cpu", torch.float64).numpy()
     return np.asarray(outputs)

@@ -2,8 +2,8 @@
 
 Data are a pure function of (seed, step), so the state of a run is its parameters, its optimizer and
 the number of the next step. A run that was stopped, by Ctrl-C, a signal or a killed process, goes
-on from its last checkpoint and ends with the same bits as one that was not, on the same machine and
-number of threads.
+on from its last checkpoint and ends with the same bits as one that was not: on the CPU, with the
+same machine, number of threads and version of torch.
 """
 
 from __future__ import annotations
@@ -12,30 +12,33 @@ import math
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
-
 from beliefspace.core.config import content_hash, from_toml, to_toml
 from beliefspace.core.environment import environment
-from beliefspace.core.errors import CorruptFile, Interrupted, InvalidInput
+from beliefspace.core.errors import BeliefspaceError, CorruptFile, Interrupted
 from beliefspace.core.registry import load_file
-from beliefspace.core.store import Checkpoint, Run
+from beliefspace.core.store import Run
 from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.calibration import score
 from beliefspace.windtunnel.networks.base import Network
-from beliefspace.windtunnel.objective import loss_nats
-from beliefspace.windtunnel.optimization import Optimization, optimization
 from beliefspace.windtunnel.predictions import predict
 from beliefspace.windtunnel.recipe import Recipe, parse_budget, with_explicit_steps
-from beliefspace.windtunnel.tasks.base import Batch
+from beliefspace.windtunnel.trainer import Trainer, threads
 
 _LOOK_SEQUENCES = 256
+_WARM_STEPS = 3  # taken before the clock starts: the first ones set up memory
+_MANY_STEPS = 10**9  # a schedule that measured steps never see the end of
+
+
+class Diverged(BeliefspaceError):
+    """The loss of a run is no longer a number; its last checkpoint is from before."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class Progress:
         step: steps done, of ``steps``.
         seconds_left: of wall clock, estimated.
         predictions: scored positions seen.
-        cpu_seconds: spent on training so far (data and optimizer included, looks and checkpoints
-            not).
+        cpu_seconds: of this process, spent on the steps so far (data and optimizer included; looks,
+            checkpoints, the work of a device, and steps that a killed process lost are not).
         loss_bits: cross-entropy on the targets, averaged since the last report.
         kl_bits: KL(Bayes || model) on fixed validation sequences.
         entropy_error_bits: mean entropy error on them.
@@ -85,8 +88,8 @@ def train(
         Interrupted: on Ctrl-C or SIGTERM; the run can be resumed.
     """
     Run.check_free(out)
-    with _threads(recipe.hardware.threads):
-        _Trainer(recipe).advance(0, 1)
+    with threads(recipe.hardware.threads):
+        Trainer(recipe).advance(0, _MANY_STEPS)
         resolved = resolve(recipe)
         run = Run.create(out, "train", to_toml(resolved), environment())
         return _finish(run, resolved, observe, checkpoint_seconds)
@@ -103,7 +106,7 @@ def resume(path: Path, observe: Observer | None = None, checkpoint_seconds: floa
     if run.status == "finished":
         return run
     recipe = recipe_of(run)
-    with _threads(recipe.hardware.threads):
+    with threads(recipe.hardware.threads):
         return _finish(run, recipe, observe, checkpoint_seconds)
 
 
@@ -122,11 +125,11 @@ def load(path: Path) -> Network:
     """
     run = Run.open(path)
     recipe = recipe_of(run)
-    trainer = _Trainer(replace(recipe, hardware=replace(recipe.hardware, device="cpu")))
+    trainer = Trainer(replace(recipe, hardware=replace(recipe.hardware, device="cpu")))
     checkpoint = run.load_checkpoint()
     if checkpoint.skipped:
         raise CorruptFile(checkpoint.skipped[0])
-    trainer.restore(checkpoint, content_hash(recipe), run.path)
+    trainer.restore(checkpoint, recipe, run.path)
     return trainer.network
 
 
@@ -148,194 +151,155 @@ def resolve(recipe: Recipe) -> Recipe:
 
 def _seconds_per_step(recipe: Recipe, clock: Callable[[], float], budget: float) -> float:
     """Measure a few steps of a throw-away network, for at most a fiftieth of the budget."""
-    trainer = _Trainer(recipe)
-    trainer.advance(0, 1)
-    trainer.advance(1, 1)
-    step, start = 2, clock()
-    while step < 7 or clock() - start < min(budget / 50, 10.0):
-        trainer.advance(step, 1)
-        step += 1
-    return (clock() - start) / (step - 2)
-
-
-class _Trainer:
-    """A network, its optimizer and its data, between two steps."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
-        self.device = _device(recipe.hardware.device)
-        self.network = recipe.model.build(recipe.task, Stream(recipe.seed, "initial"))
-        self.network.to(self.device)
-        self.optimization: Optimization = optimization(recipe.optimizer, self.network)
-        self._stream = Stream(recipe.seed, "train")
-
-    def advance(self, step: int, steps: int) -> tuple[float, int]:
-        """Take one step; return its loss in bits and the number of predictions it saw."""
-        schedule = self.recipe.schedule
-        batch = self._batch(step)
-        loss = loss_nats(self.network, self.recipe.task, batch, self.recipe.targets)
-        self.network.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        if schedule.clip:
-            torch.nn.utils.clip_grad_norm_(self.network.parameters(), schedule.clip)
-        self.optimization.step(schedule.rate(step, steps))
-        return float(loss.detach()) / math.log(2), int(batch.scored.sum())
-
-    def tensors(self) -> dict[str, Any]:
-        """Return all state, as numpy arrays by name."""
-        network = {f"network/{name}": t for name, t in self.network.state_dict().items()}
-        optimizer = {f"optimizer/{name}": t for name, t in self.optimization.state().items()}
-        return {n: t.detach().cpu().numpy() for n, t in {**network, **optimizer}.items()}
-
-    def restore(self, checkpoint: Checkpoint, recipe_hash: str, where: Path) -> None:
-        """Take over the state of a checkpoint, if it is one of this very recipe."""
-        if checkpoint.meta.get("recipe") != recipe_hash:
-            raise CorruptFile(
-                f"the checkpoint at step {checkpoint.step} in {where} was written under another "
-                "config.toml than the one beside it"
-            )
-        state: dict[str, dict[str, torch.Tensor]] = {"network": {}, "optimizer": {}}
-        for name, array in checkpoint.tensors.items():
-            part, _, rest = name.partition("/")
-            state[part][rest] = torch.from_numpy(array.copy())
-        try:
-            self.network.load_state_dict(state["network"])
-        except RuntimeError as error:
-            reason = " ".join(str(error).split())
-            raise CorruptFile(
-                f"the checkpoint in {where} does not fit its model: {reason}"
-            ) from None
-        self.optimization.load(state["optimizer"])
-
-    def _batch(self, step: int) -> Batch:
-        draw = self.recipe.task.balanced if self.recipe.balanced else self.recipe.task.batch
-        return draw(self.recipe.schedule.batch, self._stream, step)
+    trainer = Trainer(recipe)
+    for step in range(_WARM_STEPS):
+        trainer.advance(step, _MANY_STEPS)
+    start, timed = clock(), 0
+    while timed < 5 or clock() - start < min(budget / 50, 10.0):
+        trainer.advance(_WARM_STEPS + timed, _MANY_STEPS)
+        timed += 1
+    return (clock() - start) / timed
 
 
 def _finish(run: Run, recipe: Recipe, observe: Observer | None, checkpoint_seconds: float) -> Run:
     """Take the steps that are left, then score the model."""
     with run.locked():
-        trainer = _Trainer(recipe)
-        done = _restored(run, recipe, trainer)
+        if run.status == "finished":
+            return run
         run.set_status("running")
-        with _stop_requests() as stop:
-            loop = _Loop(run, recipe, trainer, done)
-            loop.go(observe, checkpoint_seconds, stop)
-        if loop.step < loop.steps:
-            run.set_status("interrupted")
-            raise Interrupted(
-                f"stopped after {loop.step} of {loop.steps} steps; "
-                f"go on with: beliefspace resume {run.path}"
-            )
-        _score(run, recipe, trainer, loop)
+        try:
+            _go_on(run, recipe, observe, checkpoint_seconds)
+        except BaseException as error:
+            stopped = isinstance(error, Interrupted | KeyboardInterrupt)
+            # A disk that is full must not hide why the run ended.
+            with suppress(BeliefspaceError, OSError):
+                run.set_status("interrupted" if stopped else "failed")
+            raise
         run.set_status("finished")
     return run
 
 
-def _restored(run: Run, recipe: Recipe, trainer: _Trainer) -> dict[str, Any]:
-    """Bring the trainer to the newest checkpoint; return what was counted until then."""
+def _go_on(run: Run, recipe: Recipe, observe: Observer | None, checkpoint_seconds: float) -> None:
+    trainer = Trainer(recipe)
+    loop = _Loop(run, recipe, trainer, _restored(run, recipe, trainer))
+    with _stop_requests() as stop:
+        loop.go(observe, checkpoint_seconds, stop)
+    if loop.done.step < loop.steps:
+        raise Interrupted(
+            f"stopped after {loop.done.step} of {loop.steps} steps; "
+            f"go on with: beliefspace resume {run.path}"
+        )
+    run.write_result(_result(recipe, trainer, loop.done))
+
+
+@dataclass
+class _Done:
+    """What was done until now; it is saved with every checkpoint."""
+
+    step: int = 0
+    predictions: int = 0
+    cpu_seconds: float = 0.0
+    loss_sum: float = 0.0  # since the last look
+    loss_count: int = 0
+
+
+def _restored(run: Run, recipe: Recipe, trainer: Trainer) -> _Done:
+    """Bring the trainer to the newest whole checkpoint; return what was done until then."""
     if not run.checkpoints():
         run.truncate_metrics(after_step=0)
-        return {"step": 0, "predictions": 0, "cpu_seconds": 0.0}
+        return _Done()
     checkpoint = run.load_checkpoint()
-    trainer.restore(checkpoint, content_hash(recipe), run.path)
+    for reason in checkpoint.skipped:
+        warnings.warn(f"going on from step {checkpoint.step}: {reason}", stacklevel=2)
+    trainer.restore(checkpoint, recipe, run.path)
     run.truncate_metrics(after_step=checkpoint.step)
-    return {**checkpoint.meta, "step": checkpoint.step}
+    return _Done(**checkpoint.meta["done"])
 
 
 class _Loop:
     """The steps from the last checkpoint to the end, with looks and checkpoints between them."""
 
-    def __init__(self, run: Run, recipe: Recipe, trainer: _Trainer, done: dict[str, Any]) -> None:
+    def __init__(self, run: Run, recipe: Recipe, trainer: Trainer, done: _Done) -> None:
         assert recipe.schedule.steps is not None
-        self.run, self.recipe, self.trainer = run, recipe, trainer
-        self.step: int = done["step"]
+        self.run, self.recipe, self.trainer, self.done = run, recipe, trainer, done
         self.steps: int = recipe.schedule.steps
-        self.predictions: int = done["predictions"]
-        self.cpu_seconds: float = done["cpu_seconds"]
         self._looked_at = recipe.task.batch(_LOOK_SEQUENCES, Stream(recipe.seed, "validate"))
-        self._losses: list[float] = []
 
     def go(
         self, observe: Observer | None, checkpoint_seconds: float, stop: threading.Event
     ) -> None:
-        start, first, saved = time.perf_counter(), self.step, time.perf_counter()
-        every = max(1, self.steps // self.recipe.evaluation.looks)
-        while self.step < self.steps and not stop.is_set():
-            before = time.process_time()
-            loss, predictions = self.trainer.advance(self.step, self.steps)
-            self.cpu_seconds += time.process_time() - before
-            self.predictions += predictions
-            self.step += 1
-            self._losses.append(loss)
-            if self.step % every == 0 or self.step == self.steps:
-                pace = (time.perf_counter() - start) / (self.step - first)
-                self._look(pace * (self.steps - self.step), observe)
+        start, first, saved = time.perf_counter(), self.done.step, time.perf_counter()
+        while self.done.step < self.steps and not stop.is_set():
+            self._step()
+            if self._is_time_to_look():
+                pace = (time.perf_counter() - start) / (self.done.step - first)
+                self._look(pace * (self.steps - self.done.step), observe)
             if time.perf_counter() - saved > checkpoint_seconds:
                 self._save()
                 saved = time.perf_counter()
         self._save()
+
+    def _step(self) -> None:
+        before = time.process_time()
+        loss, predictions = self.trainer.advance(self.done.step, self.steps)
+        if not math.isfinite(loss):
+            raise Diverged(
+                f"the loss at step {self.done.step} of {self.run.path} is {loss}; "
+                "train again with a lower learning rate"
+            )
+        self.done.cpu_seconds += time.process_time() - before
+        self.done.predictions += predictions
+        self.done.step += 1
+        self.done.loss_sum += loss
+        self.done.loss_count += 1
+
+    def _is_time_to_look(self) -> bool:
+        """Looks are spread evenly, and the last one is at the end."""
+        step, looks = self.done.step, self.recipe.evaluation.looks
+        return step * looks // self.steps > (step - 1) * looks // self.steps
 
     def _look(self, seconds_left: float, observe: Observer | None) -> None:
         believed = predict(self.trainer.network, self.recipe.task, self._looked_at)
         exact = self._looked_at.predictive
         error = abs(believed.entropy_bits() - exact.entropy_bits()).mean()
         progress = Progress(
-            self.step,
+            self.done.step,
             self.steps,
             seconds_left,
-            self.predictions,
-            self.cpu_seconds,
-            sum(self._losses) / len(self._losses),
+            self.done.predictions,
+            self.done.cpu_seconds,
+            self.done.loss_sum / self.done.loss_count,
             float(exact.kl_bits(believed).mean()),
             float(error),
         )
-        self._losses.clear()
+        self.done.loss_sum, self.done.loss_count = 0.0, 0
         row = {name: value for name, value in vars(progress).items() if name != "seconds_left"}
         self.run.append_metrics(row)
         if observe is not None:
             observe(progress)
 
     def _save(self) -> None:
-        meta = {
-            "recipe": content_hash(self.recipe),
-            "predictions": self.predictions,
-            "cpu_seconds": self.cpu_seconds,
-        }
-        self.run.save_checkpoint(self.step, self.trainer.tensors(), meta)
+        meta = {"recipe": content_hash(self.recipe), "done": vars(self.done)}
+        self.run.save_checkpoint(self.done.step, self.trainer.tensors(), meta)
 
 
-def _score(run: Run, recipe: Recipe, trainer: _Trainer, loop: _Loop) -> None:
-    """Measure the finished model on fresh sequences and write the result."""
+def _result(recipe: Recipe, trainer: Trainer, done: _Done) -> dict[str, Any]:
+    """Measure the finished model on fresh sequences; return all that the run found."""
     final = score(trainer.network, recipe.task, recipe.evaluation.sequences, recipe.evaluation.seed)
-    kl_nats = final.kl_bits.mean * math.log(2)
-    run.write_result(
-        {
-            "score": final.to_dict(),
-            "training": {
-                "targets": recipe.targets,
-                "steps": loop.steps,
-                "predictions": loop.predictions,
-                "sequences": loop.steps * recipe.schedule.batch,
-                "cpu_seconds": loop.cpu_seconds,
-                "parameters": sum(p.numel() for p in trainer.network.parameters()),
-                "operations": recipe.model.operations(recipe.task)
-                * recipe.schedule.batch
-                * loop.steps,
-                "efficiency": 2 * kl_nats * loop.predictions,
-            },
-        }
-    )
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    sequences = done.step * recipe.schedule.batch
+    training = {
+        "targets": recipe.targets,
+        "balanced": recipe.balanced,
+        "steps": done.step,
+        "predictions": done.predictions,
+        "sequences": sequences,
+        "cpu_seconds": done.cpu_seconds,
+        "parameters": sum(p.numel() for p in trainer.network.parameters()),
+        "operations": recipe.model.operations(recipe.task) * sequences,
+        # 2 KL n in nats: a model fitted by maximum likelihood has about its number of parameters.
+        "efficiency": 2 * final.kl_bits.mean * math.log(2) * done.predictions,
+    }
+    return {"score": final.to_dict(), "training": training}
 
 
 @contextmanager
@@ -357,18 +321,3 @@ def _stop_requests() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _device(name: str) -> torch.device:
-    """Return a device that exists here."""
-    available = ["cpu"]
-    available += [f"cuda:{i}" for i in range(torch.cuda.device_count())]
-    available += ["mps"] if torch.backends.mps.is_available() else []
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
-        raise InvalidInput(
-            f"device {name!r} is not available here; available: {', '.join(available)}"
-        ) from None
-    return device

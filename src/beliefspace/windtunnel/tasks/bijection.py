@@ -95,7 +95,8 @@ class Bijection(Task):
         keys: "distinct", each key once, or "repeated", drawn with replacement.
         mapping: "bijection", or "map", values drawn independently (with repeated keys: the binding
             variant).
-        pool: None for the full prior, or the number N of fixed latents, equally likely.
+        pool: None for the full prior, or the number N of fixed latents, equally likely. They are
+            drawn from the full prior, so a small space can give one twice; each counts as a member.
         pool_seed: which pool.
     """
 
@@ -177,9 +178,9 @@ class Bijection(Task):
         """Draw one sequence under many relabellings of its values; see the module orbits.
 
         A set of V rows shares its keys and runs through a cycle, so every value stands once at
-        every position. Sets, within a step and over steps, run through the rest of the group in
-        random order, each with its keys renamed; then a new sequence is drawn. Which sets a step
-        holds follows from ``sequences``.
+        every position. With distinct keys the sets, within a step and over steps, run through the
+        rest of the group in random order, each with its keys renamed; then a new sequence is drawn.
+        Which sets a step holds follows from ``sequences``.
 
         Raises:
             InvalidInput: with a finite pool, which has no such symmetry.
@@ -241,14 +242,20 @@ class Bijection(Task):
             keys = stream.permutations(step, rows, self.values, "keys")[:, : self.shown]
         else:
             keys = stream.integers(step, rows, self.shown, self.values, "keys")
-        queries = keys
-        if self.format == "A":
-            again = stream.integers(step, rows, 1, self.shown, "recall")
-            queries = np.concatenate([keys, np.take_along_axis(keys, again, axis=1)], axis=1)
+        queries = self._queries(keys, stream, step)
         if self.pool is None:
             return Pairs(_latents(self, rows, stream, step), keys, queries, None)
         member = stream.integers(step, rows, 1, self.pool, "member")[:, 0]
         return Pairs(_pool(self)[member], keys, queries, member)
+
+    def _queries(
+        self, keys: Int64[np.ndarray, "n L"], stream: Stream, step: int
+    ) -> Int64[np.ndarray, "n S"]:
+        """Every key, and in format A one of them again."""
+        if self.format == "B":
+            return keys
+        again = stream.integers(step, len(keys), 1, self.shown, "recall")
+        return np.concatenate([keys, np.take_along_axis(keys, again, axis=1)], axis=1)
 
     def _assemble(self, pairs: Pairs) -> Batch:
         rows = len(pairs.keys)
@@ -299,8 +306,13 @@ class Bijection(Task):
 
 
 def _orbit_set(task: Bijection, number: int, stream: Stream) -> Pairs:
-    """Return the V rows of a set: one orbit's sequence, its keys renamed, its values moved."""
-    size, relabellings = task.values, stabiliser(task.values)
+    """Return the V rows of a set: a sequence with its keys renamed and its values moved.
+
+    With distinct keys the sets of a block move one sequence by one relabelling after another. With
+    repeated keys each set has its own, lest a block show one pattern of repetitions only.
+    """
+    size = task.values
+    relabellings = stabiliser(size) if task.keys == "distinct" else np.arange(size)[None, :]
     block, place = divmod(number, len(relabellings))
     base = task._draw(1, stream, block)
     names = stream.permutations(block, 1, size, "names")[0]
@@ -309,8 +321,8 @@ def _orbit_set(task: Bijection, number: int, stream: Stream) -> Pairs:
     new_keys = stream.permutations(number, 1, size, "new keys")[0]
     table = np.empty((size, size), dtype=np.int64)
     table[:, new_keys] = names[(moved + np.arange(size)[:, None]) % size]
-    keys, queries = (np.repeat(new_keys[old], size, axis=0) for old in (base.keys, base.queries))
-    return Pairs(table, keys, queries, None)
+    keys = np.repeat(new_keys[base.keys], size, axis=0)
+    return Pairs(table, keys, task._queries(keys, stream, number), None)
 
 
 def _seen_keys(pairs: Pairs) -> Bool[np.ndarray, "n S"]:
@@ -343,4 +355,6 @@ def _latents(task: Bijection, rows: int, stream: Stream, step: int) -> Int64[np.
 def _pool(task: Bijection) -> Int64[np.ndarray, "N V"]:
     """The fixed latents of a pool task; drawn once from the pool's own stream."""
     assert task.pool is not None
-    return _latents(task, task.pool, Stream(task.pool_seed, "pool"), 0)
+    pool = _latents(task, task.pool, Stream(task.pool_seed, "pool"), 0)
+    pool.flags.writeable = False
+    return pool

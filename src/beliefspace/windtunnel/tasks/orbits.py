@@ -11,9 +11,10 @@ Symbols:
     C    a cyclic group that acts regularly on the values, written as x -> x + c    ``[V]``
     S    the relabellings that keep one value in place; C S is the whole group      ``[s, V]``
 
-The groups: PGL(2, q) on the projective line where q is prime (V = 20: 6,840 relabellings, sharply
-3-transitive); the affine maps of the integers mod V where V is prime (sharply 2-transitive);
-otherwise the cycle alone.
+The groups, for up to 32 values: PGL(2, q) on the projective line where q is prime (V = 20: 6,840
+relabellings, sharply 3-transitive); the affine maps of the integers mod V where V is prime (sharply
+2-transitive). Otherwise, and for more values, where one orbit could be a whole training run, the
+cycle alone.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Int64
 
+_MOST_VALUES = 32
+
 
 @lru_cache(maxsize=8)
 def stabiliser(values: int) -> Int64[np.ndarray, "s V"]:
     """Return S: with the cyclic shifts x -> x + c mod V, it makes up the group for V values."""
+    if values > _MOST_VALUES:
+        return np.arange(values)[None, :]
     if _is_prime(values - 1):
         return _projective(values - 1)
     if _is_prime(values):
