@@ -373,6 +373,21 @@ class KnowsTheEndAtTheStart(Bijection):
     reference = mine
 
 
+@plant("belief_is_a_distribution", values=4)
+@dataclass(frozen=True)
+class BeliefOfOtherRows(Bijection):
+    batch = altered(lambda self, b: replace(b, _belief=lambda: b.belief.take(slice(1, None))))
+
+
+@plant("belief_is_a_distribution", values=4)
+@dataclass(frozen=True)
+class BeliefOfMassE(Bijection):
+    def batch(self, sequences, stream, step=0):
+        usual = Bijection.batch(self, sequences, stream, step)
+        object.__setattr__(usual.belief, "log_probs", usual.belief.log_probs + 1)
+        return usual
+
+
 def _batch_of(self, sequences, stream, step):
     return Bijection.batch(self, sequences, stream, step)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from beliefspace.core.config import from_toml
 from beliefspace.core.errors import BeliefspaceError, InvalidInput
 from beliefspace.core.store import Run
+from beliefspace.studies.arms import recipe_of
 from beliefspace.windtunnel.recipe import Recipe
 
 
@@ -58,8 +58,7 @@ def collect(paths: Iterable[str | Path]) -> Collection:
             if run.status != "finished":
                 unfinished.append(path)
                 continue
-            recipe = from_toml(Recipe, run.config_toml(), where=str(path / "config.toml"))
-            runs.append(FinishedRun(path, recipe, run.result()))
+            runs.append(FinishedRun(path, recipe_of(run), run.result()))
         except (BeliefspaceError, OSError) as error:
             reason = str(error)
             unreadable.append(reason if str(path) in reason else f"{path}: {reason}")

@@ -28,10 +28,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from beliefspace.claims.schema import LEVELS, Claim, Trust, flat
+from beliefspace.claims.schema import LEVELS, Claim, Trust
 from beliefspace.core.config import from_dict
 from beliefspace.core.errors import InvalidInput, nearest, unknown_name
 from beliefspace.core.registry import name_of
+from beliefspace.studies.arms import flat
 from beliefspace.windtunnel.tasks.base import Task
 
 __all__ = ["PublishedValue", "find", "ledger", "published", "read_ledger"]
@@ -49,6 +50,7 @@ class PublishedValue:
         trust: where it was read.
         note: what to know before relying on it.
         task: the task it was measured on.
+        model: registered name of the kind of model.
         arxiv: id of the paper.
         claim: id of the claim.
     """
@@ -58,6 +60,7 @@ class PublishedValue:
     trust: Trust
     note: str
     task: Task
+    model: str
     arxiv: str
     claim: str
 
@@ -108,7 +111,7 @@ def published(task_kind: str) -> tuple[PublishedValue, ...]:
         about_entropy = claim.quantity == "score.entropy_error_bits.mean"
         if not about_entropy or value.value is None or value.trust == "computed here":
             continue
-        if name_of(task)[1] == task_kind:
+        if name_of(task)[1] == task_kind and claim.protocol.model is not None:
             found.append(
                 PublishedValue(
                     label=claim.label,
@@ -116,6 +119,7 @@ def published(task_kind: str) -> tuple[PublishedValue, ...]:
                     trust=value.trust,
                     note=value.note,
                     task=task,
+                    model=claim.protocol.model,
                     arxiv=claim.arxiv,
                     claim=claim.id,
                 )

@@ -115,13 +115,18 @@ class Protocol:
         lacking = [level for level in LEVELS if level not in given]
         if lacking:
             raise InvalidInput(f'study = "train" lacks {", ".join(lacking)}')
-        kinds = [setting.value for setting in self.settings if setting.path == "model.kind"]
-        if len(kinds) != 1:
+        if self.model is None:
             raise InvalidInput('study = "train" needs model.kind among its settings')
         # A model that this version lacks cannot be checked; its claims are "not run".
-        if kinds[0] in names("models"):
+        if self.model in names("models"):
             for level in LEVELS:
                 self.recipe(level)
+
+    @property
+    def model(self) -> str | None:
+        """Registered name of the kind of model that is trained; None where nothing is."""
+        kinds = [setting.value for setting in self.settings if setting.path == "model.kind"]
+        return str(kinds[0]) if kinds else None
 
     def level(self, name: LevelName) -> Level:
         """Return the level of a name.
@@ -244,14 +249,3 @@ def _nested(settings: tuple[Setting, ...]) -> dict[str, Any]:
             branch = {name: branch}
         table = merge(table, branch)
     return table
-
-
-def flat(table: dict[str, Any], prefix: str = "") -> dict[str, SettingValue]:
-    """Return a nested table as dotted paths to values, lists as tuples."""
-    paths: dict[str, SettingValue] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            paths |= flat(value, f"{prefix}{key}.")
-        else:
-            paths[f"{prefix}{key}"] = tuple(value) if isinstance(value, list) else value
-    return paths

@@ -8,11 +8,12 @@ Symbols:
 
 Which runs. A run counts if its task equals one of the protocol's in every field and it has the
 protocol's settings (so one trained on posterior targets does not count where the claim says
-sampled). Unfinished runs never count. Runs that differ in more than the seed are different
-experiments and are not pooled: of several groups one decides, by what is known beforehand and never
-by its result. It is the one with, in this order, the higher of the levels standard and paper that
-its recipe reaches; more training sequences; more seeds; the first path. Within it each seed counts
-once (its first path). A recipe reaches a level if it equals that level's in everything but seed,
+sampled). Unfinished runs never count. Runs of different arms (windtunnel.recipe.arm_settings) are
+different experiments and are not pooled: of several groups one decides, by what is known beforehand
+and never by its result. It is the one with, in this order, the higher of the levels standard and
+paper that its recipe reaches; more training sequences; more seeds; the first path. Within it each
+seed counts once (its first path); where a time budget came to different numbers of steps, the
+smallest says what the group reaches. A recipe reaches a level if it equals that level's in everything but seed,
 hardware and evaluation seed, and has at least its steps, batch and evaluation sequences.
 
 The status:
@@ -34,21 +35,22 @@ with inf alone. An agreement needs no level: a smaller run that is within the bo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from beliefspace.claims.collection import FinishedRun
-from beliefspace.claims.schema import Claim, LevelName, Protocol, flat
+from beliefspace.claims.schema import Claim, LevelName, Protocol
 from beliefspace.claims.training_free import SEEDS, training_free_result
-from beliefspace.core.config import content_hash, to_dict
+from beliefspace.core.config import to_dict
 from beliefspace.core.jsonable import jsonable
 from beliefspace.core.registry import names
 from beliefspace.core.statistics import Estimate, Interval, mean_t
-from beliefspace.windtunnel.recipe import Evaluation, Hardware, Recipe
+from beliefspace.studies.arms import canonical, flat
+from beliefspace.windtunnel.recipe import Recipe, arm_settings
 
 Status = Literal["agrees", "differs", "not shown", "not run"]
 Side = Literal["inside", "outside", "undecided"]
@@ -70,6 +72,7 @@ class Verdict:
             evaluation sequences; None if not run.
         seeds: how many (evaluation sets, where nothing is trained).
         one_seed: whether the value rests on one seed alone.
+        balanced: whether the models were trained on balanced batches; the reason says so too.
         level: the largest level that the runs reach, or None.
         paths: the runs that were used.
     """
@@ -80,6 +83,7 @@ class Verdict:
     measured: Estimate | None = None
     seeds: int = 0
     one_seed: bool = False
+    balanced: bool = False
     level: LevelName | None = None
     paths: tuple[Path, ...] = ()
 
@@ -98,6 +102,7 @@ class _Group:
     paths: tuple[Path, ...] = ()
     level: LevelName | None = None
     can_miss: bool = False
+    balanced: bool = False
 
 
 def verdict(claim: Claim, runs: Sequence[FinishedRun]) -> Verdict:
@@ -186,17 +191,19 @@ def _deciding(protocol: Protocol, runs: Sequence[FinishedRun]) -> _Group:
     """Group runs that differ in the seed alone, and return the group that decides."""
     groups: dict[str, dict[int, FinishedRun]] = {}
     for run in sorted(runs, key=lambda run: run.path):
-        groups.setdefault(_experiment(run.recipe), {}).setdefault(run.recipe.seed, run)
+        arm = canonical(arm_settings(run.recipe))
+        groups.setdefault(arm, {}).setdefault(run.recipe.seed, run)
 
     def rank(by_seed: Mapping[int, FinishedRun]) -> tuple[int, int, int]:
-        recipe = next(iter(by_seed.values())).recipe
+        recipe = _shortest(by_seed.values())
         reached = _RANK.get(level_reached(protocol, recipe), 0)
         return reached, (recipe.schedule.steps or 0) * recipe.schedule.batch, len(by_seed)
 
     # The first of equals wins, and groups stand in the order of their first path.
     best = max(groups.values(), key=rank)
     used = [best[seed] for seed in sorted(best)]
-    level = level_reached(protocol, used[0].recipe)
+    recipe = _shortest(used)
+    level = level_reached(protocol, recipe)
     return _Group(
         results=tuple(run.result for run in used),
         paths=tuple(run.path for run in used),
@@ -204,16 +211,13 @@ def _deciding(protocol: Protocol, runs: Sequence[FinishedRun]) -> _Group:
         can_miss=(
             level is not None and level in _RANK and len(used) >= protocol.level(level).seeds
         ),
+        balanced=recipe.balanced,
     )
 
 
-def _experiment(recipe: Recipe) -> str:
-    """Hash what a recipe says apart from its seed and from what changes at most the last bits."""
-    evaluation = Evaluation(recipe.evaluation.sequences, recipe.evaluation.seed)
-    schedule = replace(recipe.schedule, budget="1 steps")
-    return content_hash(
-        replace(recipe, seed=0, hardware=Hardware(), evaluation=evaluation, schedule=schedule)
-    )
+def _shortest(runs: Iterable[FinishedRun]) -> Recipe:
+    """Return the recipe with the fewest steps among runs of one arm."""
+    return min((run.recipe for run in runs), key=lambda recipe: recipe.schedule.steps or 0)
 
 
 def _judge(claim: Claim, quantity: str, group: _Group, others: int) -> Verdict:
@@ -233,10 +237,11 @@ def _judge(claim: Claim, quantity: str, group: _Group, others: int) -> Verdict:
     return Verdict(
         claim=claim.id,
         status=status,
-        reason=f"{_described(claim, measured)} {why}{unused}",
+        reason=f"{_described(claim, measured, group)} {why}{unused}",
         measured=measured,
         seeds=len(values),
         one_seed=len(values) == 1,
+        balanced=group.balanced,
         level=group.level,
         paths=group.paths,
     )
@@ -317,23 +322,22 @@ def _companion_miss(claim: Claim, group: _Group) -> str | None:
     return None if mean <= most else f"{quantity} is {mean:.3g}, more than {most:.3g}"
 
 
-def _described(claim: Claim, measured: Estimate) -> str:
+def _described(claim: Claim, measured: Estimate, group: _Group) -> str:
     value = f"{measured.mean:.4g} {claim.published.unit}".rstrip()
+    how = ", trained on balanced batches" if group.balanced else ""
     units = ("evaluation set", "evaluation sets")
     if claim.protocol.study == "train":
         units = ("seed", "seeds")
     over = f"one {units[0]}" if measured.count == 1 else f"{measured.count} {units[1]}"
     if (interval := measured.interval) is None:
-        return f"{value} ({over}, no interval)"
+        return f"{value} ({over}, no interval{how})"
     bounds = f"{interval.low:.4g} to {interval.high:.4g}"
-    return f"{value} ({over}, {100 * interval.level:.3g} % interval {bounds})"
+    return f"{value} ({over}, {100 * interval.level:.3g} % interval {bounds}{how})"
 
 
 def _no_run_reason(protocol: Protocol) -> str:
-    kinds = [setting.value for setting in protocol.settings if setting.path == "model.kind"]
-    missing = [str(kind) for kind in kinds if kind not in names("models")]
-    if missing:
-        return f"no finished run counts, and this version has no model {missing[0]!r}"
+    if protocol.model not in names("models"):
+        return f"no finished run counts, and this version has no model {protocol.model!r}"
     return "no finished run counts"
 
 

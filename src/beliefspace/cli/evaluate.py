@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beliefspace.cli.console import Answer, Table, number
+from beliefspace.cli.console import Answer, Table, note, number
 from beliefspace.cli.names import find_callable, open_run
 from beliefspace.cli.recipes import chosen, part, with_parts
 from beliefspace.cli.train import require_torch
-from beliefspace.core.config import from_toml, to_dict
+from beliefspace.core.config import to_dict
 from beliefspace.core.errors import BeliefspaceError, InvalidInput
 from beliefspace.core.registry import name_of
+from beliefspace.core.store import Run
+from beliefspace.studies.arms import recipe_of
 from beliefspace.windtunnel.recipe import Evaluation, Recipe
 
 if TYPE_CHECKING:
@@ -53,28 +55,29 @@ def evaluate(arguments: Sequence[str]) -> Answer:
         what, words = "", ["--help", *words]
     elif not what or what.startswith("-"):
         raise InvalidInput("say what to score first: beliefspace evaluate RUN, or FILE.py:function")
-    own = _recipe(what) if what and _is_run(what) else None
+    run = open_run(what) if what and _is_run(what) else None
+    own = None if run is None else recipe_of(run)
     task_class, default = _task(what, own, words)
     parts = {"task": (task_class, default, "what it is scored on.")}
     options, made = with_parts(Options, "evaluate", str(evaluate.__doc__), words, parts)
     defaults = own.evaluation if own else Evaluation()
     sequences = defaults.sequences if options.sequences is None else options.sequences
     seed = defaults.seed if options.seed is None else options.seed
-    predictor = _predictor(what, own)
+    predictor = _predictor(what) if run is None else _network(run)
     from beliefspace.windtunnel.calibration import score
 
     final = score(predictor, made["task"], sequences, seed)
     data = {"evaluated": what, "task": to_dict(made["task"]), "score": final.to_dict()}
+    if run is not None:
+        step = run.checkpoints()[-1]
+        data |= {"status": run.status, "step": step}
+        if run.status != "finished":
+            note(f"note: {what} is not finished (status: {run.status}); scored after step {step:,}")
     return Answer(_parts(what, made["task"], final), data, options.json)
 
 
 def _is_run(what: str) -> bool:
     return ":" not in what or Path(what).is_dir()
-
-
-def _recipe(what: str) -> Recipe:
-    run = open_run(what)
-    return from_toml(Recipe, run.config_toml(), where=str(run.path / "config.toml"))
 
 
 def _task(what: str, own: Recipe | None, words: Sequence[str]) -> tuple[type, Any]:
@@ -86,16 +89,14 @@ def _task(what: str, own: Recipe | None, words: Sequence[str]) -> tuple[type, An
     return part("tasks", kind or "bijection")
 
 
-def _predictor(what: str, own: Recipe | None) -> Callable[[Any], Any]:
-    if own is not None:
-        require_torch()
-        from beliefspace.windtunnel.training import load
+def _network(run: Run) -> Callable[[Any], Any]:
+    require_torch()
+    from beliefspace.windtunnel.training import load
 
-        run = open_run(what)
-        # Loading falls back to an older checkpoint; a score must be of the newest one.
-        for newest in run.checkpoints()[-1:]:
-            run.load_checkpoint(newest)
-        return load(run.path)
+    return load(run.path)
+
+
+def _predictor(what: str) -> Callable[[Any], Any]:
     function = find_callable(what)
     if hasattr(function, "parameters"):
         return function  # a torch module, which the scoring puts into evaluation mode

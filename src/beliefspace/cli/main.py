@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import beliefspace
 from beliefspace.cli.console import Answer, note, show, standard_output
 from beliefspace.core.errors import BeliefspaceError, InvalidInput, nearest
+from beliefspace.core.registry import load_file
 
 __all__ = ["COMMANDS", "main"]
 
@@ -34,8 +35,9 @@ COMMANDS = {
 """Name -> the function of the command (a module of this package, and its name), and a summary."""
 
 _GLOBAL = """\
-Every command takes --help, and --debug for the traceback of an error. Those that report take
---json: one JSON object on standard output, everything else on standard error."""
+Every command takes --help; --debug for the traceback of an error; and --plugin FILE.py, once or
+more, to load tasks or models of your own first. Files that a run names are never loaded unasked.
+Those that report take --json: one JSON object on standard output, all else on standard error."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> None:
-    name, *rest = arguments or [""]
+    files, (name, *rest) = _plugins(arguments)
     if name in ("--help", "-h", "help"):
         print(_help())
         return
@@ -72,9 +74,25 @@ def _run(arguments: list[str]) -> None:
         raise _unknown(name)
     module, _, function = COMMANDS[name][0].partition(":")
     with standard_output(reserved="--json" in rest):
+        for file in files:
+            load_file(file)
         command = getattr(importlib.import_module(f"beliefspace.cli.{module}"), function)
         answer: Answer = command(rest)
     show(answer)
+
+
+def _plugins(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Return the files of ``--plugin FILE``, and the other words (at least one, maybe empty)."""
+    files, rest, words = [], [], iter(arguments)
+    for word in words:
+        flag, given, file = word.partition("=")
+        if flag != "--plugin":
+            rest.append(word)
+            continue
+        files.append(file if given else next(words, ""))
+        if not files[-1]:
+            raise InvalidInput("--plugin takes a file: --plugin FILE.py")
+    return files, rest or [""]
 
 
 def _unknown(name: str) -> InvalidInput:
@@ -101,9 +119,6 @@ def _failed(error: BaseException, debug: bool) -> int:
         return 1
     if debug:
         traceback.print_exception(error)
-        # What failed in another process brings its own traceback as text.
-        if details := getattr(error, "details", ""):
-            note(details)
     line, status = _explained(error)
     note("beliefspace: " + " ".join(line.split()))
     return status

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 from beliefspace.cli.console import note
 from beliefspace.core import registry
+from beliefspace.core.environment import recorded_files
 from beliefspace.core.errors import InvalidInput, unknown_name
 from beliefspace.core.store import Run
 
@@ -76,22 +76,20 @@ def find_callable(text: str) -> Callable[[Any], Any]:
 
 
 def open_run(path: str | Path) -> Run:
-    """Open a run, and load the files that its task or model came from.
+    """Open a run; the user's files that it records are not loaded.
 
     Args:
         path: the run's directory.
 
     Raises:
-        InvalidInput: there is no run, or such a file is gone.
+        InvalidInput: there is no run.
     """
     run = Run.open(path)
-    for plugin in run.environment().get("plugins", []):
-        file = Path(plugin["path"])
-        if not file.is_file():
-            raise InvalidInput(f"{run.path} needs {file} for its task or model, and it is gone")
-        if hashlib.sha256(file.read_bytes()).hexdigest() != plugin["sha256"]:
-            note(f"note: {file} has changed since {run.path} was made with it")
-        registry.load_file(file)
+    recorded = {Path(file).name: digest for file, digest in recorded_files(run.environment()).items()}
+    for loaded in registry.loaded_files():
+        name = Path(loaded["path"]).name
+        if recorded.get(name, loaded["sha256"]) != loaded["sha256"]:
+            note(f"note: {loaded['path']} is not the {name} that {run.path} was made with")
     return run
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from beliefspace.cli.arguments import parse
-from beliefspace.cli.console import Answer, Table, note, number
+from beliefspace.cli.arguments import WIDTH, parse
+from beliefspace.cli.console import Answer, Table, note
 from beliefspace.cli.names import open_runs
 from beliefspace.cli.train import RunsArgument
 from beliefspace.core.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from beliefspace.studies.comparison import Arm, ComparisonTable, Pair
 
 __all__ = ["claims", "compare", "report"]
 
@@ -69,7 +65,9 @@ def compare(arguments: Sequence[str]) -> Answer:
     from beliefspace.studies.comparison import compare as compare_runs
 
     table = compare_runs(open_runs(options.runs), options.metric)
-    return Answer(_comparison(table), table.to_dict(), options.json)
+    remarks = "\n".join(table.remarks())
+    parts = (Table(table.headers, tuple(table.rows())), *(["", remarks] if remarks else []))
+    return Answer(parts, table.to_dict(), options.json)
 
 
 def claims(arguments: Sequence[str]) -> Answer:
@@ -98,6 +96,10 @@ def claims(arguments: Sequence[str]) -> Answer:
             for claim, one in zip(known, verdicts, strict=True)
         ],
     }
+    balanced = [one.claim for one in verdicts if one.balanced]
+    if balanced:
+        how = f"measured on models that were trained on balanced batches: {', '.join(balanced)}"
+        used = "\n".join([*textwrap.wrap(how, WIDTH, break_on_hyphens=False), used])
     return Answer((Table(COLUMNS, tuple(rows)), "", used), data, options.json)
 
 
@@ -119,25 +121,3 @@ def report(arguments: Sequence[str]) -> Answer:
 def _require_runs(runs: Sequence[str], command: str) -> None:
     if not runs:
         raise InvalidInput(f"say which runs: beliefspace {command} RUN ...")
-
-
-def _comparison(table: ComparisonTable) -> tuple[str | Table, ...]:
-    headers = ("arm", table.metric, "95 % interval", "worst seed", "seeds", "targets")
-    rows = tuple(_arm(arm) for arm in table.arms)
-    tests = "\n".join([*map(_pair, table.pairs), *table.notes])
-    return (Table(headers, rows), *(["", tests] if tests else []))
-
-
-def _arm(arm: Arm) -> tuple[str, ...]:
-    interval = arm.estimate.interval
-    bounds = f"{number(interval.low)} to {number(interval.high)}" if interval else "one seed"
-    mean, worst = number(arm.estimate.mean), number(arm.worst)
-    return arm.label, mean, bounds, worst, str(len(arm.values)), arm.targets
-
-
-def _pair(pair: Pair) -> str:
-    one = pair.comparison
-    return (
-        f"{pair.first} minus {pair.second}: {one.difference:+.3g} over {one.count} seeds, "
-        f"p = {pair.adjusted_p_value:.3g} ({one.method}, Holm)"
-    )

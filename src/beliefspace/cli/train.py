@@ -17,10 +17,11 @@ from beliefspace.cli.arguments import parse
 from beliefspace.cli.console import Answer, Progress, Table, number
 from beliefspace.cli.names import find, open_runs
 from beliefspace.cli.recipes import Named, chosen, read_recipe, value_of
-from beliefspace.core.config import from_toml, to_dict, to_toml
+from beliefspace.core.config import to_dict, to_toml
 from beliefspace.core.errors import InvalidInput, RunExists, missing_extra
 from beliefspace.core.registry import name_of
 from beliefspace.core.statistics import mean_t
+from beliefspace.studies.arms import recipe_of
 from beliefspace.windtunnel.recipe import Recipe
 
 __all__ = ["RunsArgument", "require_torch", "resume", "train"]
@@ -109,10 +110,7 @@ def resume(arguments: Sequence[str]) -> Answer:
     if not options.runs:
         raise InvalidInput("say which run: beliefspace resume RUN ...")
     runs = open_runs(options.runs)
-    recipes = {
-        run.path: from_toml(Recipe, run.config_toml(), where=str(run.path / "config.toml"))
-        for run in runs
-    }
+    recipes = {run.path: recipe_of(run) for run in runs}
     if len(runs) == 1:
         return _run({"": recipes[runs[0].path]}, runs[0].path, options.workers, options.json)
     above = Path(os.path.commonpath([run.path.resolve() for run in runs]))

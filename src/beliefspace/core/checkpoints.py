@@ -2,7 +2,8 @@
 
 The record ``step-00001234.json`` holds schema, step, the size and SHA-256 of the arrays' file, the
 writer's own ``meta``, and a seal: the SHA-256 of all that. A checkpoint exists once its record
-does.
+does. Both hashes find accidents and careless edits; whoever alters the arrays on purpose can
+recompute them.
 """
 
 from __future__ import annotations

@@ -28,7 +28,16 @@ from typing import Any, TypeVar
 
 from beliefspace.core.errors import BeliefspaceError, InvalidInput, unknown_name
 
-__all__ = ["GROUPS", "load_file", "loaded_files", "name_of", "names", "register", "resolve"]
+__all__ = [
+    "GROUPS",
+    "exporter",
+    "load_file",
+    "loaded_files",
+    "name_of",
+    "names",
+    "register",
+    "resolve",
+]
 
 GROUPS = MappingProxyType(
     {
@@ -178,9 +187,41 @@ def load_file(path: str | Path) -> list[tuple[str, str]]:
 def loaded_files() -> list[dict[str, str]]:
     """Return the ``path`` and ``sha256`` of each file that :func:`load_file` loaded, in order.
 
-    A run records them, so that a later process can load them before it reads the run's config.
+    A run records them, so that it can be said later which code it needs.
     """
     return [{"path": path, "sha256": digest} for path, digest in _files.items()]
+
+
+def exporter(group: str) -> tuple[Callable[[str], type], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` for a group's package.
+
+    With them every registered class is an attribute of the package under its own name: the
+    built-in ones, and others once they are imported. No entry point is loaded.
+
+    Args:
+        group: one whose home in :data:`GROUPS` is a package.
+    """
+
+    def classes() -> dict[str, type]:
+        names(group)  # imports the built-in modules
+        home = GROUPS[group]
+        found = [e.value for (at, _), e in _entries.items() if at == group]
+        of_classes = [value for value in found if isinstance(value, type)]
+        # A class of the same name from elsewhere does not hide a built-in one.
+        of_classes.sort(key=lambda cls: cls.__module__.startswith(f"{home}."))
+        return {cls.__name__: cls for cls in of_classes}
+
+    def get(name: str) -> type:
+        # A submodule, or a name that tools look for ("__wrapped__"), is no class and costs no scan.
+        found = classes() if name[:1].isupper() else {}
+        if name not in found:
+            raise AttributeError(str(unknown_name(f"{group.removesuffix('s')} class", name, found)))
+        return found[name]
+
+    def listed() -> list[str]:
+        return sorted({*vars(sys.modules[GROUPS[group]]), *classes()})
+
+    return get, listed
 
 
 def _check_group(group: str) -> None:

@@ -155,7 +155,9 @@ def curve_bootstrap(
     def estimate(position: int) -> Estimate:
         interval = None
         if count > 1 and finite[position]:
-            bounds = float(low[position]), float(high[position])
+            # Where all values are alike, rounding must not put the mean outside.
+            mean = means[position]
+            bounds = float(min(low[position], mean)), float(max(high[position], mean))
             interval = Interval(*bounds, level, "bootstrap", count)
         return Estimate(float(means[position]), interval, count)
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from beliefspace.core.errors import CorruptFile
+from beliefspace.core.errors import CorruptFile, InvalidInput
 from beliefspace.core.store import Run
 from beliefspace.report.scores import ScoreView, read_score
 from beliefspace.report.wording import clean
+from beliefspace.studies.arms import canonical, flat, setting_apart
+from beliefspace.windtunnel.recipe import parse_budget
 
 _LONGEST_LABEL = 48
-
-# What may differ between runs of one arm: these say where and from which seed, not what.
-_NOT_THE_ARM = ("seed", "hardware")
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ class Context:
 
     def by_task(self) -> tuple[tuple[RunView, ...], ...]:
         """Return the runs, those of the same task together."""
-        return _grouped((_canonical(run.config.get("task")), run) for run in self.runs)
+        return _grouped((canonical(run.config.get("task")), run) for run in self.runs)
 
 
 def arms(runs: Iterable[RunView]) -> dict[str, tuple[RunView, ...]]:
@@ -109,25 +107,44 @@ def read_context(runs: Sequence[Run]) -> Context:
         CorruptFile: a file cannot be read; it is named.
     """
     views = [_read(run) for run in runs]
-    labels = _labels(views, but=())
-    arm_labels = _labels(views, but=_NOT_THE_ARM)
-    by_arm: dict[str, str] = {}
+    settings = [settings_of_arm(view.config) for view in views]
+    flats = [flat(one) for one in settings]
+    with_seeds = [{**one, "seed": view.seed} for one, view in zip(flats, views, strict=True)]
+    labels, arm_labels = _labels(views, with_seeds), _labels(views, flats)
+    arms_taken: set[str] = set()
     taken: set[str] = set()
-    for view, arm_label in zip(views, arm_labels, strict=True):
-        if _arm_key(view) not in by_arm:
-            by_arm[_arm_key(view)] = _unused(arm_label, view.name, taken)
-    taken = set()
-    return Context(
-        tuple(
-            replace(view, label=_unused(label, view.name, taken), arm=by_arm[_arm_key(view)])
-            for view, label in zip(views, labels, strict=True)
-        )
-    )
+    by_arm: dict[str, str] = {}
+    named = []
+    for view, one, label, arm_label in zip(views, settings, labels, arm_labels, strict=True):
+        arm = canonical(one)
+        if arm not in by_arm:
+            by_arm[arm] = _unused(arm_label, view.name, arms_taken)
+        named.append(replace(view, label=_unused(label, view.name, taken), arm=by_arm[arm]))
+    return Context(tuple(named))
+
+
+def settings_of_arm(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run shares with its repetitions: windtunnel.recipe.arm_settings on plain values.
+
+    A page is made of any run, also of one whose task or model is in code that is not loaded.
+    """
+    settings = {name: value for name, value in config.items() if name not in ("seed", "hardware")}
+    schedule = settings.get("schedule")
+    if isinstance(schedule, Mapping) and _is_time(schedule.get("budget")):
+        settings["schedule"] = {k: v for k, v in schedule.items() if k != "steps"}
+    return settings
+
+
+def _is_time(budget: object) -> bool:
+    try:
+        return parse_budget(str(budget)).unit in ("seconds", "cpu-seconds")
+    except InvalidInput:
+        return False
 
 
 def described(table: Mapping[str, Any]) -> str:
     """Return the kind and settings of a table of a config in one line; what is off is left out."""
-    settings = dict(_flat(table))
+    settings = flat(table)
     kind = settings.pop("kind", None)
     inside = ", ".join(
         name if value is True else f"{name} {_value(value)}"
@@ -165,25 +182,19 @@ def _read(run: Run) -> RunView:
     )
 
 
-def _labels(views: Sequence[RunView], but: tuple[str, ...]) -> list[str]:
-    """Name each run by its kind of model and the settings that differ among runs of that kind."""
-    flat = [dict(_flat(_without(view.config, (*but, "evaluation", "hardware")))) for view in views]
+def _labels(views: Sequence[RunView], flats: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name each run by its kind of model and the settings that set it apart."""
     labels = []
-    for view, own in zip(views, flat, strict=True):
-        peers = [
-            other
-            for peer, other in zip(views, flat, strict=True)
-            if peer.kind_of("model") == view.kind_of("model")
-        ]
-        differing = [
-            f"{_words(key.rpartition('.')[2])} {_value(value)}"
-            for key, value in own.items()
-            if key != "schedule.steps" and any(other.get(key) != value for other in peers)
-        ]
-        name = view.kind_of("model") or view.name
+    for view, own in zip(views, setting_apart(flats), strict=True):
         # The seed comes last: it tells the runs of one arm apart.
-        differing.sort(key=lambda text: text.startswith("seed "))
-        labels.append(_shortened(clean(", ".join([name, *differing]))))
+        differing = sorted(own, key=lambda name: name == "seed")
+        parts = [
+            f"{_words(name.rpartition('.')[2])} {_value(own[name])}".removeprefix("kind ")
+            for name in differing
+            if name != "model.kind" and own[name] is not None
+        ]
+        kind = view.kind_of("model") or view.name
+        labels.append(_shortened(clean(", ".join([kind, *parts]))))
     return labels
 
 
@@ -197,33 +208,6 @@ def _unused(label: str, name: str, taken: set[str]) -> str:
 
 def _shortened(label: str) -> str:
     return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
-
-
-def _arm_key(view: RunView) -> str:
-    config = _without(view.config, _NOT_THE_ARM)
-    schedule = config.get("schedule")
-    if isinstance(schedule, Mapping):
-        # A budget of time comes to another number of steps each time it is measured.
-        config["schedule"] = _without(schedule, ("steps",))
-    return _canonical(config)
-
-
-def _without(table: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: value for name, value in table.items() if name not in names}
-
-
-def _canonical(value: Any) -> str:  # noqa: ANN401 - TOML
-    return json.dumps(value, sort_keys=True, default=str)
-
-
-def _flat(table: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - TOML
-    if not isinstance(table, Mapping):
-        return
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _value(value: Any) -> str:  # noqa: ANN401 - TOML

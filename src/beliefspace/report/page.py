@@ -8,6 +8,7 @@ that fails shows its error in its place. The same runs give the same bytes.
 from __future__ import annotations
 
 import base64
+import importlib
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -51,8 +52,9 @@ def write_report(
         InvalidInput: no run, the same one twice, no default place for the page, or ``out`` is
             there and not a report.
         CorruptFile: a run's file cannot be read.
-        MissingExtra: jinja2 is not installed.
+        MissingExtra: jinja2 or matplotlib is not installed; nothing is written then.
     """
+    require_packages()
     runs = _opened(run_or_runs)
     target = _target(runs, out)
     page = render(read_context(runs))
@@ -74,9 +76,9 @@ def write_figures(
         The files.
 
     Raises:
-        InvalidInput: as :func:`write_report`.
-        MissingExtra: matplotlib is not installed.
+        InvalidInput: as :func:`write_report`, and MissingExtra likewise.
     """
+    require_packages()
     context = read_context(_opened(run_or_runs))
     sections = [registry.resolve("panels", name)(context) for name in _panel_names()]
     parts = [part for one in sections if isinstance(one, Section) for part in one.parts]
@@ -93,16 +95,23 @@ def write_figures(
     return written
 
 
-def render(context: Context) -> str:
-    """Return the page of a context as text.
+def require_packages() -> None:
+    """Raise unless what makes a page is installed.
 
     Raises:
-        MissingExtra: jinja2 is not installed.
+        MissingExtra: jinja2 or matplotlib is not; the message says how to install it.
     """
-    try:
-        import jinja2
-    except ImportError:
-        raise missing_extra("jinja2", "report") from None
+    for package in ("jinja2", "matplotlib"):
+        try:
+            importlib.import_module(package)
+        except ImportError:
+            raise missing_extra(package, "report") from None
+
+
+def render(context: Context) -> str:
+    """Return the page of a context as text; see :func:`require_packages`."""
+    import jinja2
+
     here = resources.files("beliefspace.report")
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined

@@ -49,7 +49,8 @@ class Cell:
     @property
     def exported(self) -> str:
         """The entry as text for a CSV file."""
-        return self.text if self.value is None else str(self.value)
+        value = self.text if self.value is None else self.value
+        return _inert(value) if isinstance(value, str) else str(value)
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,15 @@ class Table:
         """The table as CSV, numbers in full."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([f"{c.text} ({c.detail})" if c.detail else c.text for c in self.columns])
+        headings = [f"{c.text} ({c.detail})" if c.detail else c.text for c in self.columns]
+        writer.writerow(map(_inert, headings))
         writer.writerows([cell.exported for cell in row.cells] for row in self.rows)
         return text.getvalue()
+
+
+def _inert(text: str) -> str:
+    """Return text that a spreadsheet does not take for a formula: names of runs come from anyone."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Runs side by side: a row per arm, means over seeds with intervals, paired tests between arms.
 
-Runs that differ in nothing but their seed are one arm. Two arms are compared on the seeds they
+Runs that differ in nothing but their seed (and where they ran) are one arm. Two arms are compared on the seeds they
 share, in which both saw the same data; p-values are adjusted for the number of comparisons (Holm).
 """
 
@@ -13,12 +13,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from beliefspace.core.config import from_toml, to_dict
 from beliefspace.core.errors import InvalidInput, unknown_name
 from beliefspace.core.jsonable import jsonable
 from beliefspace.core.statistics import Comparison, Estimate, holm, mean_t, paired_comparison
 from beliefspace.core.store import Run
-from beliefspace.windtunnel.recipe import Recipe, parse_budget
+from beliefspace.studies.arms import canonical, flat, recipe_of, setting_apart
+from beliefspace.windtunnel.recipe import arm_settings
 
 _MORE_IS_BETTER = ("accuracy",)
 
@@ -77,20 +77,40 @@ class ComparisonTable:
         """Return plain values, ready for JSON."""
         return cast("dict[str, Any]", jsonable(self))
 
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """What stands over :meth:`rows`."""
+        return ("arm", f"{self.metric}, mean", "95 % interval", "worst seed", "seeds", "targets")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row an arm, as text."""
+        return [
+            (
+                arm.label,
+                f"{arm.estimate.mean:.3g}",
+                arm.bounds,
+                f"{arm.worst:.3g}",
+                str(len(arm.values)),
+                arm.targets,
+            )
+            for arm in self.arms
+        ]
+
+    def remarks(self) -> list[str]:
+        """Return the paired tests in words, and what limits them."""
+        tests = [
+            f"{pair.first} minus {pair.second}: {pair.comparison.difference:+.3g} over "
+            f"{pair.comparison.count} seeds, p = {pair.adjusted_p_value:.3g} "
+            f"({pair.comparison.method}, Holm)"
+            for pair in self.pairs
+        ]
+        return [*tests, *self.notes]
+
     def to_markdown(self) -> str:
         """Return the table of arms, the paired tests, and what limits them."""
-        lines = [f"| arm | {self.metric}, mean | 95 % interval | worst seed | seeds | targets |"]
-        lines.append("|---|---|---|---|---|---|")
-        for arm in self.arms:
-            numbers = f"{arm.estimate.mean:.3g} | {arm.bounds} | {arm.worst:.3g}"
-            lines.append(f"| {arm.label} | {numbers} | {len(arm.values)} | {arm.targets} |")
-        for pair in self.pairs:
-            one = pair.comparison
-            lines.append(
-                f"\n{pair.first} minus {pair.second}: {one.difference:+.3g} "
-                f"over {one.count} seeds, p = {pair.adjusted_p_value:.3g} ({one.method}, Holm)"
-            )
-        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
+        head = (self.headers, ("---",) * len(self.headers))
+        lines = ["| " + " | ".join(row) + " |" for row in (*head, *self.rows())]
+        return "\n".join([*lines, *(f"\n{remark}" for remark in self.remarks())])
 
 
 def compare(runs: Sequence[Run] | Mapping[str, Run], metric: str = "kl_bits") -> ComparisonTable:
@@ -111,12 +131,13 @@ def compare(runs: Sequence[Run] | Mapping[str, Run], metric: str = "kl_bits") ->
     results = [_finished(run) for run in listed]
     _check_same_set(listed, results)
     values = [_value(result, metric) for result in results]
-    flats = [_flat(_settings(run)) for run in listed]
-    seeds = [flat.pop("seed") for flat in flats]
+    recipes = [recipe_of(run) for run in listed]
+    seeds = [recipe.seed for recipe in recipes]
+    settings = [arm_settings(recipe) for recipe in recipes]
     groups: dict[str, list[int]] = {}
-    for index, flat in enumerate(flats):
-        groups.setdefault(repr(sorted(flat.items())), []).append(index)
-    labels = _labels([flats[members[0]] for members in groups.values()])
+    for index, one in enumerate(settings):
+        groups.setdefault(canonical(one), []).append(index)
+    labels = _labels([flat(settings[members[0]]) for members in groups.values()])
     less_is_better = metric not in _MORE_IS_BETTER
     worst = max if less_is_better else min
     arms = [
@@ -153,48 +174,13 @@ def _value(result: Mapping[str, Any], metric: str) -> float:
     return float(measures[metric]["mean"])
 
 
-def _settings(run: Run) -> dict[str, Any]:
-    recipe = from_toml(Recipe, run.config_toml(), where=str(run.path / "config.toml"))
-    settings = to_dict(recipe)
-    # The steps of a time budget vary with the machine's mood; the budget is the setting.
-    if "seconds" in parse_budget(recipe.schedule.budget).unit:
-        settings["schedule"].pop("steps", None)
-    settings.pop("hardware")
-    return settings
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
-
-
 def _labels(arms: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name each arm by the settings that set it apart from the others.
-
-    A setting is compared between arms that choose the same kinds: the width of one kind of model
-    says nothing beside the memory of another, and the kinds themselves are named.
-    """
-    every = sorted(set().union(*arms))
-    labels = []
-    for arm in arms:
-        parts = []
-        for name in every:
-            peers = [other for other in arms if _kinds(other, name) == _kinds(arm, name)]
-            if len({repr(other.get(name)) for other in peers}) > 1:
-                parts.append(f"{name}={arm.get(name, 'none')}")
-        labels.append(", ".join(parts) or arm["model.kind"])
-    return labels
-
-
-def _kinds(arm: Mapping[str, Any], name: str) -> list[Any]:
-    """Return the kinds of the tables that a setting stands in."""
-    tables = itertools.accumulate(name.split(".")[:-1], "{}.{}".format)
-    return [arm.get(f"{table}.kind") for table in tables if f"{table}.kind" != name]
+    """Name each arm by the settings that set it apart; a single one by its kind of model."""
+    return [
+        ", ".join(f"{name}={'none' if value is None else value}" for name, value in own.items())
+        or str(arm["model.kind"])
+        for arm, own in zip(arms, setting_apart(arms), strict=True)
+    ]
 
 
 def _arm(

@@ -24,8 +24,8 @@ from typing import Any, cast
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from beliefspace.core.checks import check_whole
 from beliefspace.core.distributions import Categorical
-from beliefspace.core.errors import InvalidInput
 from beliefspace.core.jsonable import jsonable
 from beliefspace.core.statistics import Interval, curve_bootstrap
 from beliefspace.core.streams import Stream
@@ -135,8 +135,7 @@ def score(predictor: Predictor, task: Task, sequences: int = 2048, seed: int = 0
     Raises:
         InvalidInput: if there are too few sequences or the predictor's outputs do not fit.
     """
-    if sequences < 2:
-        raise InvalidInput(f"an interval needs 2 sequences or more; got sequences = {sequences}")
+    check_whole("sequences", sequences, 2)
     batch = evaluation_batch(task, sequences, seed)
     believed = predict(predictor, task, batch)
     whole = _support(believed) != _support(batch.predictive)

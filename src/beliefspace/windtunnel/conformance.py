@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from beliefspace.windtunnel.calibration import evaluation_batch, measure
 from beliefspace.windtunnel.ladder import ladder
 from beliefspace.windtunnel.tasks.base import (
     Batch,
+    CategoricalOutputs,
     Predictive,
     RealInputs,
     Task,
@@ -43,7 +43,10 @@ def check_task(task: Task) -> None:
         ConformanceError: on the first rule that is broken.
     """
     for rule in RULES:
-        problem = rule(task)
+        try:
+            problem = rule(task)
+        except BeliefspaceError as error:
+            problem = str(error)
         if problem:
             raise ConformanceError(f"{task}: {rule.__name__.replace('_', ' ')}: {problem}")
 
@@ -69,12 +72,24 @@ def shapes_and_types(task: Task) -> str:
         expected = (*shape, task.inputs.features)
         if batch.inputs.shape != expected or batch.inputs.dtype != np.float32:
             return f"inputs are not float32 of shape {expected}"
-    if batch.scored.shape != shape or batch.scored.dtype != np.bool_:
-        return f"scored is not bool of shape {shape}"
-    if batch.targets.shape[:2] != shape or not batch.scored.any():
-        return f"targets are not of shape {shape}, or nothing is scored"
+    if batch.scored.shape != shape or batch.scored.dtype != np.bool_ or not batch.scored.any():
+        return f"scored is not bool of shape {shape}, or nothing is scored"
+    if batch.targets.shape != shape:
+        return f"targets are not of shape {shape}"
     if batch.predictive.rows != batch.scored.sum():
         return f"{batch.predictive.rows} predictives for {batch.scored.sum()} scored positions"
+    return _kinds(task, batch)
+
+
+def _kinds(task: Task, batch: Batch) -> str:
+    exact, outputs = batch.predictive, task.outputs
+    if isinstance(outputs, CategoricalOutputs):
+        if not isinstance(exact, Categorical) or exact.support != outputs.support:
+            return "the predictive is not over the support that the outputs name"
+        if batch.targets.dtype != np.int64:
+            return f"targets are {batch.targets.dtype}; expected int64 indices into the support"
+    elif not isinstance(exact, Normal) or batch.targets.dtype.kind != "f":
+        return "normal outputs need a normal predictive and real targets"
     return ""
 
 
@@ -84,6 +99,9 @@ def targets_are_possible(task: Task) -> str:
     if isinstance(batch.predictive, Categorical):
         if (batch.targets[~batch.scored] != -1).any():
             return "a position that is not scored has a target other than -1"
+        outcomes = batch.predictive.log_probs.shape[1]
+        if batch.outcomes.min() < 0 or batch.outcomes.max() >= outcomes:
+            return f"a scored position has a target outside 0 to {outcomes - 1}"
         if not np.isfinite(batch.predictive.surprisal_bits(batch.outcomes)).all():
             return "a sampled outcome has probability 0"
     return ""
@@ -126,9 +144,12 @@ def same_past_same_belief(task: Task) -> str:
 def belief_is_a_distribution(task: Task) -> str:
     """The belief, where there is one, has a normalised row for each scored position."""
     batch = _batch(task)
-    if batch.belief is not None and batch.belief.rows != batch.predictive.rows:
+    if batch.belief is None:
+        return ""
+    if batch.belief.rows != batch.predictive.rows:
         return f"{batch.belief.rows} beliefs for {batch.predictive.rows} predictives"
-    return ""
+    gap = np.abs(np.exp(batch.belief.log_probs).sum(axis=1) - 1).max()
+    return "" if gap < 1e-9 else f"a belief sums to 1 with an error of {gap:.3g}"
 
 
 def rows_do_not_depend_on_the_batch(task: Task) -> str:
@@ -136,27 +157,44 @@ def rows_do_not_depend_on_the_batch(task: Task) -> str:
     many, few = _batch(task), task.batch(5, _STREAM)
     if not _same_rows(few, many, 5):
         return "row i depends on the number of sequences"
-    others = (
-        task.batch(SEQUENCES, _STREAM, step=1),
-        task.batch(SEQUENCES, Stream(1, "conformance")),
-        task.batch(SEQUENCES, Stream(0, "another")),
-    )
-    for one, other in pairwise((many, *others)):
-        if np.array_equal(one.inputs, other.inputs):
-            return "two batches of different step, seed or purpose are the same"
+    others = {
+        "step": task.batch(SEQUENCES, _STREAM, step=1),
+        "seed": task.batch(SEQUENCES, Stream(1, "conformance")),
+        "purpose": task.batch(SEQUENCES, Stream(0, "another")),
+    }
+    for name, other in others.items():
+        if np.array_equal(many.inputs, other.inputs):
+            return f"a batch of another {name} is the same"
     return ""
 
 
 def sampled_as_believed(task: Task) -> str:
-    """Sampled outcomes cost on average as many bits as the predictive has entropy."""
+    """Outcomes come up as often as the predictive says, at each position and after each token."""
     batch = task.batch(2000, _STREAM)
-    gap = batch.predictive.surprisal_bits(batch.outcomes) - batch.predictive.entropy_bits()
-    sequence = np.nonzero(batch.scored)[0]
-    sums = np.bincount(sequence, gap, minlength=len(batch.scored))
-    error = sums.std(ddof=1) / math.sqrt(len(sums))
-    if abs(sums.mean()) > 5 * error + 1e-9:
-        return f"the mean surprisal is off the mean entropy by {sums.mean() / error:.1f} errors"
-    return ""
+    exact, group = batch.predictive, _situations(task, batch)
+    if isinstance(exact, Categorical):
+        chance = np.exp(exact.log_probs)
+        surprise = np.eye(chance.shape[1])[batch.outcomes] - chance
+        spread = chance * (1 - chance)
+    else:
+        surprise = ((batch.outcomes - exact.mean) / np.sqrt(exact.variance))[:, None]
+        surprise = np.hstack([surprise, surprise**2 - 1])
+        spread = np.broadcast_to([1.0, 2.0], surprise.shape)
+    sums, variances = np.zeros((2, group.max() + 1, surprise.shape[1]))
+    np.add.at(sums, group, surprise)
+    np.add.at(variances, group, spread)
+    # A cell where nearly nothing is uncertain says nothing by its deviation.
+    off = np.abs(sums) / np.sqrt(np.maximum(variances, 1.0))
+    return f"outcomes are {off.max():.1f} errors off what is believed" if off.max() > 6 else ""
+
+
+def _situations(task: Task, batch: Batch) -> np.ndarray:
+    """Number each scored entry by its position and, where inputs are tokens, the token there."""
+    sequence, column = np.nonzero(batch.scored)
+    situation = [column]
+    if isinstance(task.inputs, TokenInputs):
+        situation.append(batch.inputs[sequence, column])
+    return np.asarray(np.unique(np.stack(situation), axis=1, return_inverse=True)[1].ravel())
 
 
 def exact_scores_zero_against_itself(task: Task) -> str:

@@ -48,11 +48,14 @@ def predict(predictor: Predictor, task: Task, batch: Batch) -> Predictive:
     Raises:
         InvalidInput: if the outputs have another shape or are not numbers.
     """
+    if not callable(predictor):
+        raise InvalidInput(f"a predictor is a callable; got {predictor!r}")
     rows = len(batch.inputs)
     scored = []
     for first in range(0, rows, _CHUNK):
         part = slice(first, first + _CHUNK)
-        outputs = _call(predictor, batch.inputs[part])
+        # A copy: a predictor may write on what it is given.
+        outputs = _call(predictor, batch.inputs[part].copy())
         _check_shape(outputs, batch.inputs[part], task)
         scored.append(outputs[batch.scored[part]])
     values = np.concatenate(scored).astype(np.float64)
@@ -74,7 +77,12 @@ def _call(predictor: Predictor, inputs: np.ndarray) -> Float64[np.ndarray, "n T 
             outputs = predictor(torch.from_numpy(inputs).to(device))
     if torch is not None and isinstance(outputs, torch.Tensor):
         outputs = outputs.detach().to("cpu", torch.float64).numpy()
-    return np.asarray(outputs)
+    try:
+        return np.asarray(outputs)
+    except ValueError:
+        raise InvalidInput(
+            f"a predictor returned a {type(outputs).__name__} that is no array; expected logits"
+        ) from None
 
 
 def _check_shape(outputs: np.ndarray, inputs: np.ndarray, task: Task) -> None:

@@ -23,7 +23,6 @@ from typing import Any
 from beliefspace.core.config import content_hash, from_toml, to_toml
 from beliefspace.core.environment import environment
 from beliefspace.core.errors import BeliefspaceError, CorruptFile, Interrupted
-from beliefspace.core.registry import load_file
 from beliefspace.core.store import Run
 from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.calibration import score
@@ -111,9 +110,7 @@ def resume(path: Path, observe: Observer | None = None, checkpoint_seconds: floa
 
 
 def recipe_of(run: Run) -> Recipe:
-    """Read the resolved recipe of a run, after loading the files that its task or model is in."""
-    for plugin in run.environment().get("plugins", []):
-        load_file(plugin["path"])
+    """Read the resolved recipe of a run; no code that the run names is loaded."""
     return from_toml(Recipe, run.config_toml(), where=str(run.path / "config.toml"))
 
 

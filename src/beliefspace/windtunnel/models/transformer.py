@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from beliefspace.core.errors import InvalidInput, nearest
+from beliefspace.core.checks import check_choice, check_whole
+from beliefspace.core.errors import InvalidInput
 from beliefspace.core.registry import register
 from beliefspace.windtunnel.models.base import (
     Head,
@@ -92,11 +93,7 @@ class Transformer(ModelSpec):
     def __post_init__(self) -> None:
         _check_sizes(self)
         for name, choices in _CHOICES.items():
-            value = getattr(self, name)
-            if value not in choices:
-                close = nearest(str(value), choices)
-                hint = f" (nearest: {close[0]})" if close else ""
-                raise InvalidInput(f"{name} is one of {', '.join(choices)}; got {value!r}{hint}")
+            check_choice(name, getattr(self, name), choices)
         if self.width % self.head_count:
             raise InvalidInput(
                 f"width must be a multiple of heads; got width {self.width}, heads {self.heads}"
@@ -209,7 +206,5 @@ def _check_sizes(spec: Transformer) -> None:
     least = {"width": 1, "depth": 1, "heads": 1, "feed_forward": 0, "window": 1}
     for name, bound in least.items():
         value = getattr(spec, name)
-        if value is None and name not in ("width", "depth"):
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < bound:
-            raise InvalidInput(f"{name} is a whole number of at least {bound}; got {value!r}")
+        if value is not None or name in ("width", "depth"):
+            check_whole(name, value, bound)

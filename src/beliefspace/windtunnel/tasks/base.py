@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
+from beliefspace.core.checks import check_whole
 from beliefspace.core.distributions import Categorical, Normal
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.streams import Stream
@@ -162,6 +163,5 @@ class Task(ABC):
 
 
 def check_sequences(sequences: int) -> None:
-    """Raise unless ``sequences`` is at least 1."""
-    if sequences < 1:
-        raise InvalidInput(f"a batch holds 1 sequence or more; got {sequences!r}")
+    """Raise unless ``sequences`` is a whole number of at least 1."""
+    check_whole("sequences", sequences, 1)

@@ -39,6 +39,7 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from beliefspace.core.checks import check_choice, check_whole
 from beliefspace.core.distributions import Categorical
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.registry import register
@@ -109,17 +110,18 @@ class Bijection(Task):
     pool_seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.values < 2:
-            raise InvalidInput(f"a bijection needs 2 values or more; got values = {self.values}")
-        if self.pairs is not None and self.pairs < 1:
-            raise InvalidInput(f"a sequence shows 1 pair or more; got pairs = {self.pairs}")
+        check_whole("values", self.values, 2)
+        check_whole("pool_seed", self.pool_seed, 0)
+        for name in ("pairs", "pool"):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), 1)
+        for name, choices in (("format", Format), ("keys", Keys), ("mapping", Mapped)):
+            check_choice(name, getattr(self, name), get_args(choices))
         if self.keys == "distinct" and self.shown > self.values:
             raise InvalidInput(
                 f"distinct keys allow at most {self.values} pairs; got pairs = {self.pairs} "
                 '(use keys = "repeated" for more)'
             )
-        if self.pool is not None and self.pool < 1:
-            raise InvalidInput(f"a pool holds 1 latent or more; got pool = {self.pool}")
 
     @property
     def shown(self) -> int:

@@ -1,0 +1,5 @@
+"""``python -m beliefspace``: the command line."""
+
+from beliefspace.cli.main import main
+
+raise SystemExit(main())
