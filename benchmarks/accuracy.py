@@ -34,7 +34,7 @@ class Goal:
     @property
     def targets_named(self) -> str:
         """The targets, and how batches were drawn where that is special."""
-        return f"{self.targets}, balanced batches" if self.balanced else self.targets
+        return f"balanced {self.targets}" if self.balanced else self.targets
 
 
 GOALS = (
