@@ -5,10 +5,13 @@
 #   make demo PYTHON=python3.12     with another interpreter
 #   make test VENV=/somewhere/else  in another environment
 #   make test WORKERS=4             with four test processes (default: one a core, at most 8)
+#   make demo BUDGET="200 steps" OUT=runs/quick   a shorter demo, in another directory
 
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= auto
+BUDGET ?= 4min
+OUT ?= runs/demo
 BIN = $(VENV)/bin
 
 # One thread a process: the test processes share the cores among them.
@@ -22,7 +25,7 @@ help: ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
 
 demo: $(VENV)/.ready-all ## Train a small transformer against the exact posterior; opens no browser.
-	$(BIN)/beliefspace demo
+	$(BIN)/beliefspace demo --budget "$(BUDGET)" --out "$(OUT)"
 
 test: $(VENV)/.ready-test ## Run the tests (not the slow ones).
 	$(PYTEST) $(PARALLEL)

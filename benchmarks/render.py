@@ -152,7 +152,12 @@ def _accuracy(accuracy: Sequence[Result]) -> str:
         if len(seeds) > 1:
             worst = (_worst(seeds, "entropy_error_bits"), _worst(seeds, "kl_bits"))
             name = f"**worst of {len(seeds)}**"
-            cells = (goal.targets_named, str(goal.minutes), name, *(f"**{number(w)}**" for w in worst))
+            cells = (
+                goal.targets_named,
+                str(goal.minutes),
+                name,
+                *(f"**{number(w)}**" for w in worst),
+            )
             rows.append(cells + ("",) * (len(headers) - len(cells)))
     return _table(headers, rows)
 

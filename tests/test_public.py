@@ -13,7 +13,10 @@ from beliefspace.core.errors import MissingExtra
 from beliefspace.windtunnel.models.transformer import Transformer
 from beliefspace.windtunnel.tasks.bijection import Bijection
 
-NAMES = {"Stream", "compare", "load", "models", "score", "tasks", "train", "wrap", "write_report"}
+NAMES = {
+    *("Recipe", "Schedule", "Stream", "models", "tasks"),
+    *("compare", "load", "run_recipes", "score", "train", "wrap", "write_report"),
+}
 
 
 def in_a_fresh_process(code: str) -> None:
@@ -45,7 +48,7 @@ def test_every_name_is_there(name):
 
 
 def test_an_unknown_name_is_an_attribute_error_that_lists_the_known():
-    with pytest.raises(AttributeError, match="it has Stream, compare"):
+    with pytest.raises(AttributeError, match="it has Recipe, Schedule, Stream, compare"):
         _ = bs.scores
 
 

@@ -17,16 +17,22 @@ if TYPE_CHECKING:
     from beliefspace.windtunnel import models as models
     from beliefspace.windtunnel import tasks as tasks
     from beliefspace.windtunnel.calibration import score as score
+    from beliefspace.windtunnel.experiment import run_recipes as run_recipes
     from beliefspace.windtunnel.experiment import train as train
+    from beliefspace.windtunnel.recipe import Recipe as Recipe
+    from beliefspace.windtunnel.recipe import Schedule as Schedule
     from beliefspace.windtunnel.training import load as load
 
     __version__: str
 
 _PLACES = {
+    "Recipe": "beliefspace.windtunnel.recipe:Recipe",
+    "Schedule": "beliefspace.windtunnel.recipe:Schedule",
     "Stream": "beliefspace.core.streams:Stream",
     "compare": "beliefspace.studies.comparison:compare",
     "load": "beliefspace.windtunnel.training:load",
     "models": "beliefspace.windtunnel.models",
+    "run_recipes": "beliefspace.windtunnel.experiment:run_recipes",
     "score": "beliefspace.windtunnel.calibration:score",
     "tasks": "beliefspace.windtunnel.tasks",
     "train": "beliefspace.windtunnel.experiment:train",

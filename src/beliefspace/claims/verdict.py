@@ -13,8 +13,9 @@ different experiments and are not pooled: of several groups one decides, by what
 and never by its result. It is the one with, in this order, the higher of the levels standard and
 paper that its recipe reaches; more training sequences; more seeds; the first path. Within it each
 seed counts once (its first path); where a time budget came to different numbers of steps, the
-smallest says what the group reaches. A recipe reaches a level if it equals that level's in everything but seed,
-hardware and evaluation seed, and has at least its steps, batch and evaluation sequences.
+smallest says what the group reaches. A recipe reaches a level if it equals that level's in
+everything but seed, hardware and evaluation seed, and has at least its steps, batch and evaluation
+sequences.
 
 The status:
     not run       no run counts, or no quantity is defined yet

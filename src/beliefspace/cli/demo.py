@@ -32,12 +32,15 @@ def demo(arguments: Sequence[str]) -> Answer:
     """Train two small transformers and measure how close to the exact posterior they come."""
     options = parse(Options, arguments, "demo", str(demo.__doc__))
     require_torch()
-    from beliefspace.report.demo import demo as run_demo
+    from beliefspace.report.demo import report_demo
+    from beliefspace.report.page import require_packages
+    from beliefspace.studies.demo import train_demo
 
+    # Said now: minutes of training are not to end in a page that cannot be made.
+    require_packages()
     with Progress(["sampled", "posterior"]) as progress:
-        result = run_demo(options.out, budget=options.budget, observe=progress.observe)
-    # Markdown is for documents; here its table is laid out in columns, and the rest kept.
-    below = [line for line in result.to_markdown().splitlines() if not line.startswith("|")]
+        trained = train_demo(options.out, options.budget, progress.observe)
+    found = report_demo(trained, options.out)
+    below = "\n".join(["", *trained.notes(), "", f"the page: {found.page}"])
     headers = ("predictor", "KL, bits", "entropy error, bits", "worst KL")
-    parts = (Table(headers, tuple(result.rows())), "\n".join(below), f"\nthe page: {result.report}")
-    return Answer(parts, result.to_dict(), options.json)
+    return Answer((Table(headers, tuple(found.rows())), below), found.to_dict(), options.json)

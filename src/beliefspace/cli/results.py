@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
 from beliefspace.cli.arguments import WIDTH, parse
 from beliefspace.cli.console import Answer, Table, note
 from beliefspace.cli.names import open_runs

@@ -8,24 +8,67 @@ ladder on the same sequences.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from beliefspace.core.store import Run
+from beliefspace.studies.arms import recipe_of
 from beliefspace.studies.bijection import TASK, recipe
 from beliefspace.windtunnel.experiment import run_recipes
 
-__all__ = ["HEADERS", "notes", "rows", "train_arms"]
+__all__ = ["HEADERS", "Demo", "train_demo"]
 
 Observer = Callable[[str, Mapping[str, Any]], None]
 
 HEADERS = ("predictor", "KL(Bayes to it), bits", "entropy error, bits", "worst KL")
-"""What stands over :func:`rows`."""
-
-_ARMS = {"sampled": recipe("sampled", "4min"), "posterior": recipe("posterior", "4min")}
+"""What stands over :meth:`Demo.rows`."""
 
 
-def train_arms(out: Path, budget: str, observe: Observer | None = None) -> dict[str, Run]:
+@dataclass(frozen=True)
+class Demo:
+    """What was trained.
+
+    Attributes:
+        runs: the finished runs, by arm ("sampled", "posterior").
+    """
+
+    runs: Mapping[str, Run]
+
+    def results(self) -> dict[str, dict[str, Any]]:
+        """Return what each run found (result.json), by arm."""
+        return {name: run.result() for name, run in self.runs.items()}
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return a table as text: the arms, then the ladder from far to near."""
+        results, table = self.results(), []
+        for name, result in results.items():
+            minutes = result["training"]["cpu_seconds"] / 60
+            label = f"transformer, {name} targets, {minutes:.1f} CPU min"
+            table.append((label, *_cells(result["score"])))
+        ladder = results["sampled"]["score"]["ladder"]
+        rungs = sorted(ladder.items(), key=lambda item: -float(item[1]["kl_bits"]["mean"]))
+        return [*table, *((f"ladder: {name}", *_cells(rung)) for name, rung in rungs)]
+
+    def notes(self) -> list[str]:
+        """Return how the numbers came about, a sentence or two each."""
+        sequences = self.results()["sampled"]["score"]["sequences"]
+        notes = [
+            f"Bijection, V = {TASK.values}, {TASK.shown} pairs; {sequences:,} fresh sequences, "
+            "all scored positions; one seed."
+        ]
+        if all(recipe_of(run).balanced for run in self.runs.values()):
+            notes.append(
+                "Both arms trained on balanced batches: relabellings of one sequence, in which "
+                "every value stands equally often at every position."
+            )
+        notes.append(
+            "Brackets: 95 % bootstrap intervals over sequences. Worst KL: at the worst position."
+        )
+        return notes
+
+
+def train_demo(out: Path, budget: str, observe: Observer | None = None) -> Demo:
     """Train both arms and score them; a second call goes on after a stop, or has nothing to do.
 
     Args:
@@ -33,43 +76,12 @@ def train_arms(out: Path, budget: str, observe: Observer | None = None) -> dict[
         budget: of each arm; they run at once where there are two cores.
         observe: called with an arm's name and its progress.
 
-    Returns:
-        The finished runs, by arm.
-
     Raises:
         RunExists: ``out`` holds a demo of another budget.
         Interrupted: on Ctrl-C; the same call goes on.
     """
     arms = {"sampled": recipe("sampled", budget), "posterior": recipe("posterior", budget)}
-    return run_recipes(arms, out, observe=observe)
-
-
-def rows(results: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Return a table as text: the arms, then the ladder from far to near.
-
-    Args:
-        results: what each arm's run found (result.json), by arm.
-    """
-    table: list[tuple[str, ...]] = []
-    for name, result in results.items():
-        minutes = result["training"]["cpu_seconds"] / 60
-        label = f"transformer, {name} targets, {minutes:.1f} CPU min"
-        table.append((label, *_cells(result["score"])))
-    ladder = next(iter(results.values()))["score"]["ladder"]
-    rungs = sorted(ladder.items(), key=lambda item: -float(item[1]["kl_bits"]["mean"]))
-    return [*table, *((f"ladder: {name}", *_cells(rung)) for name, rung in rungs)]
-
-
-def notes(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return how the table was measured, a line each; results as for :func:`rows`."""
-    score = next(iter(results.values()))["score"]
-    return [
-        f"Bijection, V = {TASK.values}, {TASK.shown} pairs; {score['sequences']:,} fresh sequences, "
-        "all scored positions; one seed.",
-        "Both arms trained on balanced batches: relabellings of one sequence, in which every value "
-        "stands equally often at every position.",
-        "Brackets: 95 % bootstrap intervals over sequences. Worst KL: at the worst position.",
-    ]
+    return Demo(run_recipes(arms, out, observe=observe))
 
 
 def _cells(score: Mapping[str, Any]) -> tuple[str, str, str]:
