@@ -91,7 +91,8 @@ def _goals(accuracy: Sequence[Result], published: Result | None) -> str:
 
 
 def _accuracy_goal(goal: Goal, seeds: Sequence[Result]) -> tuple[str, ...]:
-    what = f"{goal.targets_named} targets, {goal.minutes} CPU-min: entropy error, KL (bits), worst seed"
+    setting = f"{goal.targets_named} targets, {goal.minutes} CPU-min"
+    what = f"{setting}: entropy error, KL (bits), worst seed"
     wanted = f"≤ {number(goal.entropy_error_bits)}, ≤ {number(goal.kl_bits)}"
     if not seeds:
         return what, wanted, "", "not measured"

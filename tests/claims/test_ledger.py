@@ -2,18 +2,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from beliefspace.claims.ledger import find, ledger, published, read_ledger
 from beliefspace.claims.schema import LEVELS, Claim
-from beliefspace.claims.verdict import lookup
+from beliefspace.claims.verdict import level_reached, lookup
 from beliefspace.core.config import from_dict, to_dict
 from beliefspace.core.errors import InvalidInput, UnknownName
 from beliefspace.core.registry import names
+from beliefspace.studies import bijection
 from beliefspace.windtunnel.calibration import score
-from beliefspace.windtunnel.recipe import Recipe
+from beliefspace.windtunnel.recipe import Recipe, Schedule
 from beliefspace.windtunnel.tasks.bijection import Bijection
 
 GOOD = """
@@ -169,6 +171,20 @@ def test_every_level_is_a_run_that_can_be_started(claim):
     assert all(from_dict(Recipe, to_dict(recipe)) == recipe for recipe in recipes)
 
 
+@pytest.mark.parametrize("name", ["transformer-v1", "transformer-20k", "transformer-50k"])
+def test_the_standard_level_of_the_transformer_is_the_packages_own_recipe(name):
+    protocol = find(f"bijection/{name}").protocol
+    for level in ("smoke", "standard"):
+        asked = protocol.recipe(level, seed=4)
+        own = bijection.recipe("sampled", asked.schedule.budget, seed=4)
+        assert asked.task.values == own.task.values
+        schedule = replace(asked.schedule, steps=None)
+        assert replace(asked, task=own.task, schedule=schedule) == own
+    # A run of the demo's task, whose time came to more steps, reaches the level.
+    timed = Schedule("6 cpu-min", steps=asked.schedule.steps + 100, batch=120)
+    assert level_reached(protocol, replace(own, schedule=timed)) == "standard"
+
+
 def test_the_published_transformer_is_the_one_of_the_paper_level():
     from beliefspace.windtunnel.models.transformer import Transformer
 
@@ -185,6 +201,7 @@ def test_an_unknown_claim_names_the_nearest():
 def test_published_values_of_a_task_are_those_that_others_published():
     values = {value.claim: value for value in published("bijection")}
     assert values["bijection/mlp"].entropy_error_bits == 1.85
+    assert values["bijection/mlp"].model == "mlp"
     assert values["bijection/binding"].task == Bijection(20, keys="repeated", mapping="map")
     assert "bijection/uniform-20" not in values
     assert {value.trust for value in values.values()} == {

@@ -237,6 +237,29 @@ def test_a_seed_counts_once():
     assert verdict(claim(), machines).seeds == 2
 
 
+def test_seeds_of_one_time_budget_are_one_experiment_and_the_shortest_says_how_large():
+    def timed(steps):
+        return replace(STANDARD, schedule=replace(STANDARD.schedule, budget="6 cpu-min", steps=steps))
+
+    found = verdict(claim(), [run(timed(120), 0, 2.0), run(timed(101), 1, 2.01)])
+    assert (found.status, found.seeds, found.level) == ("differs", 2, "standard")
+    found = verdict(claim(), [run(timed(99), 1, 2.01), run(timed(120), 0, 2.0)])
+    assert (found.status, found.seeds, found.level) == ("not shown", 2, "smoke")
+    # Chosen steps are settings: other numbers are other experiments.
+    chosen = replace(STANDARD, schedule=replace(STANDARD.schedule, budget="120 steps", steps=120))
+    found = verdict(claim(), [run(timed(101), 0, 2.0), run(chosen, 1, 2.0)])
+    assert (found.seeds, found.paths) == (1, (Path("runs/1"),))
+
+
+def test_balanced_batches_are_said():
+    found = verdict(claim(), seeds(replace(STANDARD, balanced=True), [0.5, 0.5]))
+    assert found.balanced
+    assert "95 % interval 0.5 to 0.5, trained on balanced batches) is at most 1" in found.reason
+    plain = verdict(claim(), seeds(STANDARD, [0.5, 0.5]))
+    assert not plain.balanced
+    assert "balanced" not in plain.reason
+
+
 def test_a_run_without_a_number_is_not_averaged_away():
     for broken in (result("nan"), {}, {"score": 3}, {"score": {"kl_bits": {"mean": True}}}):
         found = verdict(claim(), seeds(STANDARD, [0.5, broken, 0.5]))

@@ -80,7 +80,7 @@ def test_errors(monkeypatch, capsys, error, status, line):
 
 def test_a_traceback_from_another_process_is_shown(monkeypatch, capsys):
     error = BeliefspaceError("a unit failed")
-    error.details = "Traceback of the unit"
+    error.add_note("Traceback of the unit")
     with_command(monkeypatch, raising(error))
     assert main(["list"]) == 1
     assert "Traceback" not in capsys.readouterr().err

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 
+from beliefspace.core.config import to_toml
 from beliefspace.core.store import Run
-from beliefspace.report.context import arms, read_context
+from beliefspace.report.context import arms, read_context, settings_of_arm
+from beliefspace.windtunnel.models.transformer import Transformer
+from beliefspace.windtunnel.recipe import Recipe, Schedule, arm_settings
+from beliefspace.windtunnel.tasks.bijection import Bijection
 
 
 @pytest.fixture
@@ -21,7 +27,7 @@ def test_runs_are_named_by_what_differs(views):
         "transformer, width 32, seed 0",
         "transformer, width 64, seed 0",
         "transformer, width 64, seed 1",
-        "mamba",
+        "mamba, seed 0",
     ]
     assert list(arms(runs)) == ["transformer, width 32", "transformer, width 64", "mamba"]
     assert [len(members) for members in arms(runs).values()] == [1, 2, 1]
@@ -35,6 +41,27 @@ def test_equal_runs_are_told_apart_by_their_directories(views):
 
 def test_a_budget_of_time_makes_one_arm_whatever_it_came_to(views):
     assert len(arms(views({"steps": 1500}, {"steps": 1623, "seed": 1}))) == 1
+
+
+@pytest.mark.parametrize("budget", ["5min", "6 cpu-min", "100 steps", "20M predictions"])
+def test_a_page_and_a_verdict_mean_the_same_by_an_arm(budget):
+    recipe = Recipe(Bijection(4), Transformer(), schedule=Schedule(budget, 100), seed=3)
+    assert settings_of_arm(tomllib.loads(to_toml(recipe))) == arm_settings(recipe)
+
+
+def test_steps_that_were_chosen_and_another_evaluation_set_arms_apart(views):
+    config = "[model]\nkind = 'mamba'\n[schedule]\nbudget = '9 steps'\nsteps = {}\n{}"
+    rest = "[evaluation]\nsequences = {}\n"
+    runs = views(
+        {"config": config.format(9, rest.format(8))},
+        {"config": config.format(10, rest.format(8))},
+        {"config": config.format(9, rest.format(7))},
+    )
+    assert list(arms(runs)) == [
+        "mamba, sequences 8, steps 9",
+        "mamba, sequences 8, steps 10",
+        "mamba, sequences 7, steps 9",
+    ]
 
 
 def test_what_is_measured_is_read_with_its_infinities(views):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import os
 import re
 import subprocess
@@ -362,20 +364,33 @@ def test_a_damaged_result_is_named(make_run):
         write_report(make_run("c", config="a = = 1"))
 
 
-def test_without_jinja2_the_line_that_installs_it_is_given(make_run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingExtra, match=r'"beliefspace\[report\]"'):
-        write_report(make_run())
+@pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
+def test_without_a_package_the_line_that_installs_it_is_given(
+    make_run, monkeypatch, tmp_path, package
+):
+    run = make_run()
+    monkeypatch.setitem(sys.modules, package, None)
+    for write in (write_report, lambda run: write_figures(run, tmp_path / "figures")):
+        with pytest.raises(MissingExtra, match=rf'needs {package}.*"beliefspace\[report\]"'):
+            write(run)
+    assert not (run / "report.html").exists()
+    assert not (tmp_path / "figures").exists()
 
 
-def test_without_matplotlib_the_tables_are_still_there(make_run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    page = read(write_report(make_run()))
-    assert "panel-ladder" in page.panels
-    assert 'install it with: python -m pip install "beliefspace[plots]"' in page.text(
-        "panel-learning-curve"
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_text_in_a_csv_file_is_a_formula(start):
+    table = Table(
+        "t",
+        (Cell(f"{start}a"), Cell("b", "bits")),
+        (Row((Cell(f"{start}1+1"), Cell("-2", value=-2.5))), Row((Cell("a=1"), Cell("x", "y")))),
+        "caption",
     )
-    assert not page.find("svg")
+    rows = list(csv.reader(io.StringIO(table.csv)))
+    assert rows == [
+        [f"'{start}a", "b (bits)"],
+        [f"'{start}1+1", "-2.5"],
+        ["a=1", "x"],
+    ]
 
 
 def test_figures_are_files_for_a_paper_and_the_same_every_time(make_run, tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from beliefspace.cli.main import main
 from beliefspace.core.config import to_toml
 from beliefspace.core.errors import InvalidInput, UnknownName
 from beliefspace.core.statistics import holm, mean_t, paired_comparison
@@ -197,7 +198,7 @@ def test_arms_are_paired_on_the_seeds_they_share_and_p_values_are_adjusted(tmp_p
     )
 
 
-def test_an_infinite_value_is_kept_and_said_to_prevent_a_test(tmp_path):
+def test_an_infinite_value_is_kept_and_said_to_prevent_a_test(tmp_path, capsys):
     runs = [
         *arm(tmp_path, "a", BASE, {0: float("inf"), 1: 0.5}),
         *arm(tmp_path, "b", WIDE, {0: 0.3, 1: 0.2}),
@@ -210,6 +211,9 @@ def test_an_infinite_value_is_kept_and_said_to_prevent_a_test(tmp_path):
         "model.width=32 or model.width=16 is infinite for a seed: no paired test",
     )
     assert "| model.width=16 | inf | infinite | inf | 2 | sampled |" in table.to_markdown()
+    assert table.rows()[1] == ("model.width=16", "inf", "infinite", "inf", "2", "sampled")
+    assert main(["compare", *(str(run.path) for run in runs)]) == 0
+    assert "one seed" not in capsys.readouterr().out
     plain = json.loads(json.dumps(table.to_dict(), allow_nan=False))
     assert plain["arms"][1]["values"] == {"0": "inf", "1": 0.5}
     assert plain["arms"][1]["estimate"] == {"mean": "inf", "interval": None, "count": 2}

@@ -473,3 +473,13 @@ def test_one_scored_position():
     assert s.positions == (3,)
     assert s.kl_bits.by_position == (pytest.approx(s.kl_bits.mean),)
     assert s.kl_bits.worst_position == 3
+
+
+def test_a_score_shows_itself_as_markdown_and_in_a_notebook():
+    shown = score(lambda x: np.zeros((*x.shape, 4)), Bijection(4), 20)
+    lines = shown.to_markdown().splitlines()
+    assert lines[2].startswith("| this model | 0.85")
+    assert len(lines) == 3 + len(shown.ladder)
+    page = shown._repr_html_()
+    assert page.count("<tr>") == 2 + len(shown.ladder)
+    assert "<td>uniform</td>" in page

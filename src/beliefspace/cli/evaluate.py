@@ -67,7 +67,11 @@ def evaluate(arguments: Sequence[str]) -> Answer:
     from beliefspace.windtunnel.calibration import score
 
     final = score(predictor, made["task"], sequences, seed)
-    data = {"evaluated": what, "task": to_dict(made["task"]), "score": final.to_dict()}
+    data: dict[str, Any] = {
+        "evaluated": what,
+        "task": to_dict(made["task"]),
+        "score": final.to_dict(),
+    }
     if run is not None:
         step = run.checkpoints()[-1]
         data |= {"status": run.status, "step": step}

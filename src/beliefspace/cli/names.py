@@ -85,9 +85,8 @@ def open_run(path: str | Path) -> Run:
         InvalidInput: there is no run.
     """
     run = Run.open(path)
-    recorded = {
-        Path(file).name: digest for file, digest in recorded_files(run.environment()).items()
-    }
+    files = recorded_files(run.environment())
+    recorded = {Path(file).name: digest for file, digest in files.items()}
     for loaded in registry.loaded_files():
         name = Path(loaded["path"]).name
         if recorded.get(name, loaded["sha256"]) != loaded["sha256"]:

@@ -67,7 +67,7 @@ def compare(arguments: Sequence[str]) -> Answer:
 
     table = compare_runs(open_runs(options.runs), options.metric)
     remarks = "\n".join(table.remarks())
-    parts = (Table(table.headers, tuple(table.rows())), *(["", remarks] if remarks else []))
+    parts = (Table(table.headers, tuple(table.rows())), f"\n{remarks}" if remarks else "")
     return Answer(parts, table.to_dict(), options.json)
 
 

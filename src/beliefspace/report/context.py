@@ -124,7 +124,7 @@ def read_context(runs: Sequence[Run]) -> Context:
 
 
 def settings_of_arm(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a run shares with its repetitions: windtunnel.recipe.arm_settings on plain values.
+    """Return what a run shares with its repetitions: the rule of ``arm_settings``, on plain values.
 
     A page is made of any run, also of one whose task or model is in code that is not loaded.
     """

@@ -96,7 +96,7 @@ class Table:
 
 
 def _inert(text: str) -> str:
-    """Return text that a spreadsheet does not take for a formula: names of runs come from anyone."""
+    """Return text that a spreadsheet takes for no formula: the names of runs come from anyone."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 

@@ -1,7 +1,8 @@
 """Runs side by side: a row per arm, means over seeds with intervals, paired tests between arms.
 
-Runs that differ in nothing but their seed (and where they ran) are one arm. Two arms are compared on the seeds they
-share, in which both saw the same data; p-values are adjusted for the number of comparisons (Holm).
+Runs that differ in nothing but their seed and where they ran are one arm. Two arms are compared on
+the seeds they share, in which both saw the same data; p-values are adjusted for the number of
+comparisons (Holm).
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ alone here):
 from __future__ import annotations
 
 import hashlib
+import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -32,6 +33,8 @@ from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.ladder import ladder
 from beliefspace.windtunnel.predictions import Predictor, predict
 from beliefspace.windtunnel.tasks.base import Batch, Predictive, Task
+
+_HEAD = ("predictor", "KL(Bayes to it), bits", "entropy error, bits", "worst KL", "leaked mass")
 
 
 @dataclass(frozen=True)
@@ -102,16 +105,22 @@ class Score(Measures):
 
     def to_markdown(self) -> str:
         """Return a table: this predictor first, then the ladder."""
-        rows = [("this model", self), *self.ladder.items()]
-        head = (
-            "| predictor | KL(Bayes to it), bits | entropy error, bits | worst KL | leaked mass |"
-        )
-        lines = [head, "|---|---|---|---|---|"]
-        for name, one in rows:
+        lines = [f"| {' | '.join(row)} |" for row in (_HEAD, ("---",) * len(_HEAD), *self._rows())]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        cells = [[html.escape(cell) for cell in row] for row in self._rows()]
+        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in _HEAD)
+        body = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in cells)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows = []
+        for name, one in [("this model", self), *self.ladder.items()]:
             leaked = sum(part.mean for part in (one.leaked_inside, one.leaked_outside) if part)
             numbers = (one.kl_bits.mean, one.entropy_error_bits.mean, one.kl_bits.worst, leaked)
-            lines.append(f"| {name} | " + " | ".join(f"{x:.3g}" for x in numbers) + " |")
-        return "\n".join(lines)
+            rows.append((name, *(f"{number:.3g}" for number in numbers)))
+        return rows
 
 
 def evaluation_batch(task: Task, sequences: int, seed: int) -> Batch:
