@@ -84,7 +84,7 @@ def test_a_file_is_read_with_its_protocols_in_place():
         ('protocol = "small"', 'protocol = "small"\narxiv = "1"', r"arxiv of its own"),
         ('study = "train"', 'study = "ladder"', r'"ladder" takes one task, no settings'),
         ("values = 4", "valuse = 4", r"has the unknown key 'valuse'; nearest: values"),
-        ("values = 4", "values = 1", r"needs 2 values or more; got values = 1"),
+        ("values = 4", "values = 1", r"values is a whole number of at least 2; got 1"),
         ('kind = "bijection"', 'kind = "bijecton"', r"unknown task 'bijecton'; nearest: bijection"),
         ('model.kind = "transformer", ', "", r"needs model.kind among its settings"),
         ("targets =", "target =", r"can set 'target'; nearest: targets"),

@@ -88,6 +88,13 @@ def test_a_traceback_from_another_process_is_shown(monkeypatch, capsys):
     assert "Traceback of the unit\n" in capsys.readouterr().err
 
 
+def test_it_is_also_a_module_that_can_be_run():
+    command = [sys.executable, "-m", "beliefspace", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"beliefspace {package.__version__}\n")
+    assert subprocess.run([*command[:-1], "trian"], stderr=subprocess.DEVNULL).returncode == 2
+
+
 def test_json_is_alone_on_standard_output(tmp_path):
     """What a user's file prints, also from a child process, goes to standard error."""
     (tmp_path / "loud.py").write_text(

@@ -214,26 +214,81 @@ def test_a_full_disk_leaves_no_run(capsys, monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_task_from_a_file_is_found_again(beliefspace, tmp_path, capsys):
-    """By the process that trains, and by later ones that only know the run."""
+@pytest.fixture
+def filed(beliefspace, tmp_path):
+    """A run "run" on a task from the file filed_coin.py, which says so when it is loaded."""
     assert main(["new", "task", "filed-coin", "--out", str(tmp_path)]) == 0
     file = tmp_path / "filed_coin.py"
+    file.write_text(file.read_text() + "print('the file was run')\n")
     flags = [flag for flag in SMALL if flag not in ("--task.values", "4")]
     done = beliefspace("train", "filed_coin.py", *flags, "--task.length", "5", "--out", "run")
     assert done.returncode == 0, done.stderr
     (recorded,) = json.loads((tmp_path / "run" / "environment.json").read_text())["plugins"]
     assert recorded["path"] == str(file.resolve())
-    scored = beliefspace("evaluate", "run", "--json")
-    assert scored.returncode == 0, scored.stderr
-    assert json.loads(scored.stdout)["task"] == {"kind": "filed-coin", "coins": 9, "length": 5}
-    file.write_text(file.read_text() + "# changed\n")
-    changed = beliefspace("resume", "run")
-    assert changed.returncode == 0
-    assert "has changed since run was made with it" in changed.stderr
-    file.unlink()
-    gone = beliefspace("evaluate", "run")
-    assert gone.returncode == 2
-    assert f"run needs {file.resolve()}" in gone.stderr
+    return file.resolve()
+
+
+def test_code_that_a_run_names_is_run_only_when_asked_for(beliefspace, tmp_path, filed, refused):
+    for command in ("evaluate", "resume"):
+        line = refused(2, command, "run")
+        assert "unknown task 'filed-coin'" in line
+        assert f"needs code from {filed} (unchanged since); " in line
+        assert line.endswith(f"if you trust it, add: --plugin {filed}")
+    assert "needs code from" in refused(2, "compare", "run", "run")
+    claims = beliefspace("claims", "--runs", ".")
+    assert claims.returncode == 0
+    assert "needs code from" in claims.stderr
+    for done in (claims, beliefspace("report", "run")):
+        assert done.returncode == 0, done.stderr
+        assert "the file was run" not in done.stdout + done.stderr
+    asked = (
+        beliefspace("--plugin", "filed_coin.py", "evaluate", "run", "--json"),
+        beliefspace("evaluate", "run", "--json", "--plugin=filed_coin.py"),
+    )
+    for done in asked:
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["task"] == {"kind": "filed-coin", "coins": 9, "length": 5}
+    assert asked[0].stdout == asked[1].stdout
+
+
+def test_a_stopped_run_on_a_file_goes_on_with_it(beliefspace, tmp_path, filed):
+    """Also in the processes that train; a file that is another one by now is noted."""
+    run = tmp_path / "run"
+    before = json.loads((run / "result.json").read_text())["score"]
+    header = (run / "run.json").read_text()
+    (run / "run.json").write_text(header.replace('"finished"', '"interrupted"'))
+    shutil.rmtree(run / "checkpoints")
+    (run / "result.json").unlink()
+    done = beliefspace("resume", "run", "--plugin", "filed_coin.py", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["runs"][0]["score"] == before
+    assert "is not the filed_coin.py" not in done.stderr
+    filed.write_text(filed.read_text() + "# changed\n")
+    changed = beliefspace("resume", "run", "--plugin", "filed_coin.py")
+    assert changed.returncode == 0, changed.stderr
+    assert f"{filed} is not the filed_coin.py that run was made with" in changed.stderr
+
+
+def test_a_plugin_must_be_there(refused):
+    assert "'absent.py': expected an existing .py file" in refused(
+        2, "list", "--plugin", "absent.py"
+    )
+    assert refused(2, "list", "--plugin") == "--plugin takes a file: --plugin FILE.py"
+
+
+def test_an_unfinished_run_is_scored_as_it_stands_and_that_is_said(
+    beliefspace, tmp_path, trained_path
+):
+    run = tmp_path / "run"
+    shutil.copytree(trained_path, run)
+    finished = json.loads(beliefspace("evaluate", "run", "--json").stdout)
+    assert (finished["status"], finished["step"]) == ("finished", 20)
+    header = (run / "run.json").read_text()
+    (run / "run.json").write_text(header.replace('"finished"', '"interrupted"'))
+    done = beliefspace("evaluate", "run", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == finished | {"status": "interrupted"}
+    assert done.stderr == "note: run is not finished (status: interrupted); scored after step 20\n"
 
 
 @pytest.mark.slow
@@ -260,4 +315,8 @@ def test_the_demo(beliefspace, tmp_path):
     done = beliefspace("demo", "--budget", "60 steps", "--out", "demo", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)
-    assert list((tmp_path / "demo").rglob("*.html"))
+    (page,) = (tmp_path / "demo").rglob("*.html")
+    again = beliefspace("demo", "--budget", "60 steps", "--out", "demo", "--json")
+    assert again.returncode == 0
+    assert (again.stdout, again.stderr) == (done.stdout, "")
+    assert page.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import sys
 import textwrap
@@ -224,6 +225,25 @@ def test_a_broken_built_in_module_raises_its_own_error_each_time(package: Path) 
         with pytest.raises(ModuleNotFoundError, match="absent_dependency"):
             names("tasks")
     assert registry._entries == {}
+
+
+def test_registered_classes_are_attributes_of_their_package(package: Path, tmp_path: Path) -> None:
+    built_in = USER_FILE.replace('"mine"', '"die"').replace("Mine", "Die")
+    (package / "die.py").write_text(built_in)
+    (package / "__init__.py").write_text(
+        "from beliefspace.core.registry import exporter\n__getattr__, __dir__ = exporter('tasks')\n"
+    )
+    (tmp_path / "user.py").write_text(USER_FILE + built_in.replace('"die"', '"other"'))
+    load_file(tmp_path / "user.py")
+    home = importlib.import_module(package.name)
+    assert home.Mine is resolve("tasks", "mine")
+    # A class of the same name from elsewhere does not hide the built-in one.
+    assert home.Die is resolve("tasks", "die") is not resolve("tasks", "other")
+    assert {"Mine", "Die", "__name__"} <= set(dir(home))
+    with pytest.raises(AttributeError, match="unknown task class 'Dye'; nearest: Die"):
+        _ = home.Dye
+    with pytest.raises(AttributeError):
+        _ = home.__wrapped__
 
 
 USER_FILE = """\

@@ -49,7 +49,7 @@ def test_the_table_has_the_arms_the_ladder_from_far_to_near_and_what_others_repo
     assert found.rows()[0][1:] == ("0.02 [0.018, 0.022]", "0.03 [0.027, 0.033]", "0.02")
     lines = found.to_markdown().splitlines()
     assert lines[1] == "| --- | --- | --- | --- |"
-    assert len(lines) == 2 + len(names) + 1 + 3
+    assert len(lines) == 2 + len(names) + 1 + 2
     assert found.page == tmp_path / "report.html"
     assert found.page.exists()
     plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
@@ -58,11 +58,11 @@ def test_the_table_has_the_arms_the_ladder_from_far_to_near_and_what_others_repo
 
 def test_balanced_batches_are_said_where_they_were_drawn(trained):
     said = "Both arms trained on balanced batches: "
-    assert any(line.startswith(said) for line in trained().notes())
+    assert any(line.startswith(said) for line in trained(balanced=True).notes())
 
 
 def test_other_batches_are_not_called_balanced(trained):
-    assert not any("balanced" in line for line in trained(balanced=False).notes())
+    assert not any("balanced" in line for line in trained().notes())
 
 
 def test_published_values_are_those_of_the_same_task_and_kind_of_model():

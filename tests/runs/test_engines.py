@@ -179,7 +179,7 @@ def test_ctrl_c_stops_units_so_that_the_same_command_goes_on(tmp_path):
     os.killpg(program.pid, signal.SIGINT)
     _, errors = program.communicate()
     assert program.returncode == Interrupted.exit_status == 130
-    assert errors == "stopped; every run kept its last step, the same command goes on\n"
+    assert errors == "stopped; every run has its last checkpoint, and the same command goes on\n"
     for name in ("one", "two"):
         assert (tmp_path / name / "kept").read_text() == "3"
         # The terminal's own signal did not reach them, and they were told once.
@@ -233,14 +233,26 @@ def test_after_a_stop_nothing_is_started_where_something_ended(tmp_path, monkeyp
     def stop_both(name: str, report: object) -> None:
         if report == {"ready": True}:
             ready.add(name)
-        if len(ready) == 2:
-            os.kill(os.getpid(), signal.SIGINT)
+            if len(ready) == 2:
+                os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(engines, "_Worker", Noted)
     kinds = {"slow": "count", "quick": "wait", "late": "write"}
     with pytest.raises(Interrupted):
         Local(2).run([unit(tmp_path, name, kind) for name, kind in kinds.items()], stop_both)
     assert started == ["slow", "quick"]
+
+
+def test_a_second_ctrl_c_does_not_wait_for_units(tmp_path):
+    def stop_twice(name: str, report: object) -> None:
+        if report == {"ready": True}:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        Local(1).run([unit(tmp_path, "a", "count")], stop_twice)
+    assert nothing_is_left()
+    assert not (tmp_path / "a" / "done").exists()
 
 
 def test_a_unit_that_cannot_keep_its_work_when_stopped_is_a_failure(tmp_path):

@@ -97,7 +97,7 @@ class Table:
 
 def _inert(text: str) -> str:
     """Return text that a spreadsheet takes for no formula: the names of runs come from anyone."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 @dataclass(frozen=True)

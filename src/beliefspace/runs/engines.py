@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from beliefspace.core.errors import BeliefspaceError, Interrupted, InvalidInput
+from beliefspace.core.interrupts import stop_requests
 from beliefspace.core.registry import register
 from beliefspace.runs.units import Unit
 
@@ -94,7 +95,7 @@ class Local(Engine):
         waiting = list(units)
         running: dict[str, _Worker] = {}
         failures: list[_Failure] = []
-        with _stop_flag() as stop, _thread_variables(self.threads), _ended(running):
+        with stop_requests() as stop, _thread_variables(self.threads), _ended(running):
             while running or (waiting and not stop.is_set()):
                 while waiting and len(running) < most and not stop.is_set():
                     unit = waiting.pop(0)
@@ -222,27 +223,6 @@ def _check_distinct(units: Sequence[Unit]) -> None:
     places = [unit.out.resolve() for unit in units]
     if len(set(names)) < len(names) or len(set(places)) < len(places):
         raise InvalidInput(f"units need different names and directories; got {', '.join(names)}")
-
-
-@contextlib.contextmanager
-def _stop_flag() -> Iterator[threading.Event]:
-    """Turn Ctrl-C into a flag, so that running units can stop in their own time; a second acts."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def request(*_: object) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

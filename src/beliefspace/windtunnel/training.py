@@ -9,20 +9,19 @@ same machine, number of threads and version of torch.
 from __future__ import annotations
 
 import math
-import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from beliefspace.core.config import content_hash, from_toml, to_toml
 from beliefspace.core.environment import environment
 from beliefspace.core.errors import BeliefspaceError, CorruptFile, Interrupted
+from beliefspace.core.interrupts import stop_requests
 from beliefspace.core.store import Run
 from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.calibration import score
@@ -179,7 +178,7 @@ def _finish(run: Run, recipe: Recipe, observe: Observer | None, checkpoint_secon
 def _go_on(run: Run, recipe: Recipe, observe: Observer | None, checkpoint_seconds: float) -> None:
     trainer = Trainer(recipe)
     loop = _Loop(run, recipe, trainer, _restored(run, recipe, trainer))
-    with _stop_requests() as stop:
+    with stop_requests() as stop:
         loop.go(observe, checkpoint_seconds, stop)
     if loop.done.step < loop.steps:
         raise Interrupted(
@@ -297,24 +296,3 @@ def _result(recipe: Recipe, trainer: Trainer, done: _Done) -> dict[str, Any]:
         "efficiency": 2 * final.kl_bits.mean * math.log(2) * done.predictions,
     }
     return {"score": final.to_dict(), "training": training}
-
-
-@contextmanager
-def _stop_requests() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C or SIGTERM into a request to stop after the step; a second one acts."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def request(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {s: signal.signal(s, request) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
