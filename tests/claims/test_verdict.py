@@ -238,10 +238,10 @@ def test_a_seed_counts_once():
 
 
 def test_seeds_of_one_time_budget_are_one_experiment_and_the_shortest_says_how_large():
+    schedule = replace(STANDARD.schedule, budget="6 cpu-min")
+
     def timed(steps):
-        return replace(
-            STANDARD, schedule=replace(STANDARD.schedule, budget="6 cpu-min", steps=steps)
-        )
+        return replace(STANDARD, schedule=replace(schedule, steps=steps))
 
     found = verdict(claim(), [run(timed(120), 0, 2.0), run(timed(101), 1, 2.01)])
     assert (found.status, found.seeds, found.level) == ("differs", 2, "standard")

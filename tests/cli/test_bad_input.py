@@ -24,7 +24,7 @@ width = 16
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--task.values", "1"], ["2 values or more", "values = 1"]),
+        (["--task.values", "1"], ["values is a whole number of at least 2; got 1"]),
         (["--task.values", "4", "--task.pairs", "5"], ["at most 4 pairs", "pairs = 5"]),
         (["--task.valeus", "4"], ["unknown flag --task.valeus", "nearest: --task.values"]),
         (["--task.values", "four"], ["--task.values", "an integer", "'four'"]),
@@ -50,7 +50,10 @@ def test_flags_of_train(refused, flags, said):
 @pytest.mark.parametrize(
     ("replace", "said"),
     [
-        (("values = 4", "values = 1"), ["recipe.toml", "[task]", "2 values or more"]),
+        (
+            ("values = 4", "values = 1"),
+            ["recipe.toml", "[task]", "of at least 2; got 1"],
+        ),
         (("values = 4", 'values = "4"'), ["task.values", "'4' (str)", "an integer"]),
         (("seed = 3", "seed = true"), ["seed", "True (bool)", "an integer"]),
         (("width = 16", "widht = 16"), ["table [model]", "'widht'", "nearest: width"]),

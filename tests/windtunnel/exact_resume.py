@@ -1,7 +1,8 @@
 """Train a small model again and again in a child that is killed at random steps, until it finishes.
 
-Run as a program: ``exact_resume.py OPTIMIZER TARGETS DIRECTORY SEED``. Trains once without interruption and once with kills, and prints the
-number of kills and the number of parameters that differ. The child is forked before any arithmetic, so that torch is imported once.
+Run as a program: ``exact_resume.py OPTIMIZER TARGETS DIRECTORY SEED``. Trains once without
+interruption and once with kills, and prints the number of kills and the number of parameters that
+differ. The child is forked before any arithmetic, so that torch is imported once.
 """
 
 from __future__ import annotations

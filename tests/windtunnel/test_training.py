@@ -1,4 +1,4 @@
-"""The training loop: learns, follows its schedule, stops and resumes exactly, refuses what it cannot run."""
+"""The training loop: learns, follows its schedule, stops and resumes exactly, refuses bad input."""
 
 from __future__ import annotations
 
@@ -194,7 +194,10 @@ def test_budgets(text, amount, unit):
     assert vars(parse_budget(text)) == {"amount": amount, "unit": unit}
 
 
-@pytest.mark.parametrize("text", ["", "5", "min", "-5min", "0 steps", "1e999 steps", "5 parsecs", "1.2.3 s"])
+NO_BUDGETS = ("", "5", "min", "-5min", "0 steps", "1e999 steps", "5 parsecs", "1.2.3 s")
+
+
+@pytest.mark.parametrize("text", NO_BUDGETS)
 def test_budgets_that_are_none(text):
     with pytest.raises(InvalidInput, match="budget"):
         parse_budget(text)
@@ -249,7 +252,7 @@ def test_a_run_whose_loss_is_no_number_fails_and_keeps_the_last_good_state(tmp_p
         return (float("nan") if step == 20 else loss), predictions
 
     monkeypatch.setattr(training.Trainer, "advance", diverging)
-    with pytest.raises(training.Diverged, match="loss at step 20 .* lower learning rate"):
+    with pytest.raises(training.Diverged, match=r"loss at step 20 .* lower learning rate"):
         training.train(TINY, tmp_path / "run", checkpoint_seconds=0)
     run = Run.open(tmp_path / "run")
     assert run.status == "failed"

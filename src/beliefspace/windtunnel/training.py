@@ -162,9 +162,12 @@ def _finish(run: Run, recipe: Recipe, observe: Observer | None, checkpoint_secon
     with run.locked():
         if run.status == "finished":
             return run
+        trainer = Trainer(recipe)
+        loop = _Loop(run, recipe, trainer, _restored(run, recipe, trainer))
+        # From here on the directory changes; a checkpoint that does not fit changed nothing.
         run.set_status("running")
         try:
-            _go_on(run, recipe, observe, checkpoint_seconds)
+            _go_on(loop, observe, checkpoint_seconds)
         except BaseException as error:
             stopped = isinstance(error, Interrupted | KeyboardInterrupt)
             # A disk that is full must not hide why the run ended.
@@ -175,17 +178,15 @@ def _finish(run: Run, recipe: Recipe, observe: Observer | None, checkpoint_secon
     return run
 
 
-def _go_on(run: Run, recipe: Recipe, observe: Observer | None, checkpoint_seconds: float) -> None:
-    trainer = Trainer(recipe)
-    loop = _Loop(run, recipe, trainer, _restored(run, recipe, trainer))
+def _go_on(loop: _Loop, observe: Observer | None, checkpoint_seconds: float) -> None:
     with stop_requests() as stop:
         loop.go(observe, checkpoint_seconds, stop)
     if loop.done.step < loop.steps:
         raise Interrupted(
             f"stopped after {loop.done.step} of {loop.steps} steps; "
-            f"go on with: beliefspace resume {run.path}"
+            f"go on with: beliefspace resume {loop.run.path}"
         )
-    run.write_result(_result(recipe, trainer, loop.done))
+    loop.run.write_result(_result(loop.recipe, loop.trainer, loop.done))
 
 
 @dataclass
