@@ -89,15 +89,26 @@ def test_a_goal_is_met_when_the_worst_seed_meets_both_numbers_in_time(tmp_path, 
     assert goal[-1] == "not all seeds measured"
     keep_accuracy(tmp_path, "sampled", 6, SEEDS[-1], *last)
     (goal,) = rows(render.render(tmp_path), "sampled targets, 6 CPU-min")
-    assert goal[2] == f"{last[0]:.3g}, {last[1]:.3g} in {last[2]} s"
+    assert goal[2] == f"{last[0]:.3g}, {last[1]:.3g} in {last[2]} s (sampled)"
     assert goal[3] == verdict
+
+
+def test_a_longer_goal_is_judged_by_a_shorter_run_and_plain_batches_come_first(tmp_path):
+    for seed in SEEDS:
+        keep_accuracy(tmp_path, "sampled", 6, seed, 7e-4, 3e-4)
+        keep_accuracy(tmp_path, "balanced sampled", 6, seed, 6e-4, 1e-4)
+    text = render.render(tmp_path)
+    found = {m: rows(text, f"sampled targets, {m} CPU-min")[0][2:] for m in (6, 20, 40)}
+    assert found[6] == ["0.0007, 0.0003 in 30 s (sampled)", "met"]
+    assert found[20] == ["0.0006, 0.0001 in 30 s (balanced sampled)", "met"]
+    assert found[40] == ["0.0006, 0.0001 in 30 s (balanced sampled)", "missed"]
 
 
 def test_every_seed_stands_in_the_table_with_its_interval(tmp_path):
     for seed in SEEDS:
-        keep_accuracy(tmp_path, "posterior", 4, seed, 1e-4 * (seed + 1), 1e-5)
+        keep_accuracy(tmp_path, "posterior", 2, seed, 1e-4 * (seed + 1), 1e-5)
     text = render.render(tmp_path)
-    seeds = [row for row in rows(text, "posterior") if row[1] == "4"]
+    seeds = [row for row in rows(text, "posterior") if row[1] == "2"]
     assert [row[2] for row in seeds] == ["0", "1", "2", "**worst of 3**"]
     assert seeds[1][3] == "0.0002 (0.00018 to 0.00022)"
     assert seeds[3][3] == "**0.0003**"
