@@ -233,3 +233,12 @@ def test_a_scoped_tap_puts_its_place_before_the_name():
     assert not tap.wants("values")
     tap("keys", X)
     assert list(recorder.values) == ["layers.3.keys"]
+
+
+def test_a_trace_lists_its_points_with_their_shapes():
+    values = {"embed": torch.zeros(2, 3), "logits": torch.zeros(2, 4)}
+    trace = Trace(values, np.arange(3), np.full(2, 3))
+    assert list(trace) == ["embed", "logits"]
+    assert "embed" in trace
+    assert "other" not in trace
+    assert repr(trace) == "Trace of 2 points\n  embed [2, 3]\n  logits [2, 4]"

@@ -179,7 +179,7 @@ def test_ctrl_c_stops_units_so_that_the_same_command_goes_on(tmp_path):
     os.killpg(program.pid, signal.SIGINT)
     _, errors = program.communicate()
     assert program.returncode == Interrupted.exit_status == 130
-    assert errors == "stopped; every run has its last checkpoint, and the same command goes on\n"
+    assert errors == "stopped; what was saved is kept, and the same command goes on\n"
     for name in ("one", "two"):
         assert (tmp_path / name / "kept").read_text() == "3"
         # The terminal's own signal did not reach them, and they were told once.

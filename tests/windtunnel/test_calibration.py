@@ -160,8 +160,10 @@ def test_exact_scores_zero():
         m.excess_cross_entropy_bits,
     ):
         assert measured.mean == measured.worst == 0
-        assert (measured.interval.low, measured.interval.high) == (0, 0)
     assert m.leaked_inside.mean == 0
+    batch = Bijection(4).batch(20, Stream(0, "exact"))
+    interval = measure(batch.predictive, batch).kl_bits.interval
+    assert (interval.low, interval.high) == (0, 0)
 
 
 def test_normal_by_hand():
@@ -483,3 +485,21 @@ def test_a_score_shows_itself_as_markdown_and_in_a_notebook():
     page = shown._repr_html_()
     assert page.count("<tr>") == 2 + len(shown.ladder)
     assert "<td>uniform</td>" in page
+
+
+def test_the_worst_position_of_accuracy_is_the_least(tmp_path):
+    shown = score(lambda x: np.zeros((*x.shape, 4)), Bijection(4), 500)
+    assert shown.accuracy.worst == min(shown.accuracy.by_position)
+    assert shown.kl_bits.worst == max(shown.kl_bits.by_position)
+
+
+def test_too_few_sequences_have_no_interval():
+    uniform = lambda x: np.zeros((*x.shape, 4))  # noqa: E731
+    assert score(uniform, Bijection(4), 19).kl_bits.interval is None
+    assert score(uniform, Bijection(4), 20).kl_bits.interval is not None
+
+
+@pytest.mark.parametrize("task", [None, Bijection, 4])
+def test_only_a_task_is_scored_on(task):
+    with pytest.raises(InvalidInput, match="scored on a task"):
+        score(lambda x: x, task)

@@ -111,49 +111,49 @@ def mine(self, batch):
     return batch.predictive
 
 
-@plant("shapes_and_types", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class ShortIntegers(Bijection):
     batch = altered(lambda self, b: replace(b, inputs=b.inputs.astype(np.int32)))
 
 
-@plant("shapes_and_types", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class FloatInputs(Bijection):
     batch = altered(lambda self, b: replace(b, inputs=b.inputs.astype(np.float64)))
 
 
-@plant("shapes_and_types", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class ShortTargets(Bijection):
     batch = altered(lambda self, b: replace(b, targets=b.targets.astype(np.int32)))
 
 
-@plant("shapes_and_types", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class ScoredAsNumbers(Bijection):
     batch = altered(lambda self, b: replace(b, scored=b.scored.astype(np.int64)))
 
 
-@plant("shapes_and_types", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class OneMaskForAll(Bijection):
     batch = altered(lambda self, b: replace(b, scored=b.scored[0]))
 
 
-@plant("shapes_and_types", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class TokenOutOfVocabulary(Bijection):
     batch = altered(lambda self, b: replace(b, inputs=b.inputs + 1))
 
 
-@plant("shapes_and_types", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class NegativeToken(Bijection):
     batch = altered(lambda self, b: replace(b, inputs=b.inputs - 1))
 
 
-@plant("shapes_and_types", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class NarrowVocabulary(Bijection):
     @property
@@ -161,7 +161,7 @@ class NarrowVocabulary(Bijection):
         return TokenInputs(self.values)
 
 
-@plant("shapes_and_types", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class OneTokenTooMany(Bijection):
     def batch(self, sequences, stream, step=0):
@@ -174,7 +174,7 @@ class OneTokenTooMany(Bijection):
         )
 
 
-@plant("shapes_and_types", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class OtherSupport(Bijection):
     """The predictive names keys, where the outputs are said to be values."""
@@ -187,13 +187,13 @@ class OtherSupport(Bijection):
     reference = mine
 
 
-@plant("shapes_and_types", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class MissingRow(Bijection):
     batch = altered(lambda self, b: replace(b, _predictive=lambda: b.predictive.take(slice(0, -1))))
 
 
-@plant("shapes_and_types", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class NormalForCategories(Bijection):
     batch = altered(
@@ -203,7 +203,7 @@ class NormalForCategories(Bijection):
     )
 
 
-@plant("shapes_and_types", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class NothingScored(Bijection):
     batch = altered(
@@ -216,7 +216,7 @@ class NothingScored(Bijection):
     )
 
 
-@plant("shapes_and_types")
+@plant("laid_out_as_the_contract_says")
 @dataclass(frozen=True)
 class DoublePrecisionFeatures(NormalMean):
     def batch(self, sequences, stream, step=0):
@@ -251,25 +251,25 @@ def _missing(targets, batch):
     targets[0, 0] = -1
 
 
-@plant("targets_are_possible", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class ImpossibleTarget(Bijection):
     batch = with_targets(_seen_value)
 
 
-@plant("targets_are_possible", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class TargetWhereNothingIsAsked(Bijection):
     batch = with_targets(_on_every_position)
 
 
-@plant("targets_are_possible", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class TargetPastTheSupport(Bijection):
     batch = with_targets(_past_the_support)
 
 
-@plant("targets_are_possible", values=4)
+@plant("laid_out_as_the_contract_says", values=4)
 @dataclass(frozen=True)
 class MissingTarget(Bijection):
     batch = with_targets(_missing)

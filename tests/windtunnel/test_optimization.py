@@ -276,16 +276,16 @@ def test_settings_without_arithmetic_are_refused():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: AdamW(learning_rate=0.0), "learning_rate > 0; got 0.0"),
-        (lambda: AdamW(learning_rate=float("nan")), "learning_rate > 0; got nan"),
-        (lambda: AdamW(betas=(0.9, 1.0)), r"betas in \[0, 1\); got \(0.9, 1.0\)"),
-        (lambda: AdamW(weight_decay=-1.0), "weight_decay >= 0; got -1.0"),
-        (lambda: AdamW(epsilon=-1.0), "epsilon >= 0; got -1.0"),
-        (lambda: Muon(learning_rate=-1.0), "learning_rate > 0; got -1.0"),
-        (lambda: Muon(momentum=1.0), r"momentum in \[0, 1\); got 1.0"),
-        (lambda: Muon(iterations=0), "iterations >= 1; got 0"),
+        (lambda: AdamW(learning_rate=0.0), r"learning_rate .* greater than 0; got 0\.0"),
+        (lambda: AdamW(learning_rate=float("nan")), "learning_rate .* greater than 0; got nan"),
+        (lambda: AdamW(betas=(0.9, 1.0)), r"betas is at least 0 and less than 1; got 1\.0"),
+        (lambda: AdamW(weight_decay=-1.0), r"weight_decay .* at least 0; got -1\.0"),
+        (lambda: AdamW(epsilon=-1.0), r"epsilon .* at least 0; got -1\.0"),
+        (lambda: Muon(learning_rate=-1.0), r"learning_rate .* greater than 0; got -1\.0"),
+        (lambda: Muon(momentum=1.0), r"momentum is at least 0 and less than 1; got 1\.0"),
+        (lambda: Muon(iterations=0), "iterations is a whole number of at least 1; got 0"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(make, message):
-    with pytest.raises(InvalidInput, match=f"an optimizer needs {message}"):
+    with pytest.raises(InvalidInput, match=message):
         make()

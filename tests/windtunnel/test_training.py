@@ -310,3 +310,60 @@ def test_a_schedule_ends_where_it_ends():
 def test_given_steps_are_the_budget():
     resolved = training.resolve(replace(TINY, schedule=Schedule("5min", steps=70)))
     assert resolved.schedule == Schedule("70 steps", steps=70)
+
+
+def test_a_task_that_breaks_its_contract_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch
+):
+    draw = Bijection.batch
+
+    def past_the_vocabulary(task, sequences, stream, step=0):
+        batch = draw(task, sequences, stream, step)
+        return replace(batch, inputs=batch.inputs + 7)
+
+    monkeypatch.setattr(Bijection, "batch", past_the_vocabulary)
+    with pytest.raises(InvalidInput, match="Bijection breaks its contract: a token id is outside"):
+        training.train(TINY, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_parameter_that_is_no_number_is_divergence(tmp_path, monkeypatch):
+    advance = training.Trainer.advance
+
+    def spoiling(trainer, step, steps):
+        done = advance(trainer, step, steps)
+        if step == 39:
+            with torch.no_grad():
+                trainer.network.head.map.weight.fill_(float("nan"))
+        return done
+
+    monkeypatch.setattr(training.Trainer, "advance", spoiling)
+    with pytest.raises(training.Diverged, match="a parameter at step 40"):
+        training.train(TINY, tmp_path / "run")
+
+
+def test_a_finished_run_without_its_result_is_scored_again(tmp_path):
+    run = training.train(TINY, tmp_path / "run")
+    before = run.result()
+    (run.path / "result.json").unlink()
+    assert training.resume(run.path).result() == before
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        lambda: Schedule(clip=float("nan")),
+        lambda: AdamW(learning_rate=float("inf")),
+        lambda: AdamW(epsilon=float("inf")),
+        lambda: AdamW(weight_decay=float("nan")),
+        lambda: Muon(learning_rate=float("nan")),
+        lambda: Transformer(logit_scale=float("inf")),
+        lambda: Transformer(width=10**20),
+        lambda: Bijection(values=10**30),
+        lambda: Recipe(Bijection, Transformer()),
+        lambda: Recipe(Bijection(), AdamW()),
+    ],
+)
+def test_settings_that_are_no_settings(settings):
+    with pytest.raises(InvalidInput):
+        settings()

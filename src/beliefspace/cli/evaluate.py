@@ -13,10 +13,11 @@ from beliefspace.cli.names import find_callable, open_run
 from beliefspace.cli.recipes import chosen, part, with_parts
 from beliefspace.cli.train import require_torch
 from beliefspace.core.config import to_dict
-from beliefspace.core.errors import BeliefspaceError, InvalidInput
+from beliefspace.core.errors import BeliefspaceError, InvalidInput, no_exit
 from beliefspace.core.registry import name_of
 from beliefspace.core.store import Run
 from beliefspace.studies.arms import recipe_of
+from beliefspace.studies.results import read_result
 from beliefspace.windtunnel.recipe import Evaluation, Recipe
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def evaluate(arguments: Sequence[str]) -> Answer:
     defaults = own.evaluation if own else Evaluation()
     sequences = defaults.sequences if options.sequences is None else options.sequences
     seed = defaults.seed if options.seed is None else options.seed
+    if run is not None and run.finished:
+        read_result(run)  # files that do not belong together are no run to score
     predictor = _predictor(what) if run is None else _network(run)
     from beliefspace.windtunnel.calibration import score
 
@@ -107,7 +110,8 @@ def _predictor(what: str) -> Callable[[Any], Any]:
 
     def reported(inputs: Any) -> Any:  # noqa: ANN401
         try:
-            return function(inputs)
+            with no_exit(what):
+                return function(inputs)
         except BeliefspaceError:
             raise
         except Exception as error:

@@ -12,7 +12,7 @@ from typing import Any
 from beliefspace.cli.console import note
 from beliefspace.core import registry
 from beliefspace.core.environment import recorded_files
-from beliefspace.core.errors import InvalidInput, unknown_name
+from beliefspace.core.errors import BeliefspaceError, InvalidInput, no_exit, unknown_name
 from beliefspace.core.store import Run
 
 __all__ = ["find", "find_callable", "open_run", "open_runs"]
@@ -125,7 +125,10 @@ def _module(place: str) -> Any:  # noqa: ANN401
     # As with python -m: modules beside the work can be named, installed ones come second.
     sys.path.insert(0, os.getcwd())
     try:
-        return importlib.import_module(place)
+        with no_exit(place):
+            return importlib.import_module(place)
+    except BeliefspaceError:
+        raise
     except Exception as error:
         raise InvalidInput(f"cannot import {place}: {type(error).__name__}: {error}") from error
     finally:

@@ -22,7 +22,14 @@ import safetensors
 import safetensors.numpy
 
 from beliefspace.core.errors import CorruptFile, InvalidInput
-from beliefspace.core.files import SCHEMA, check_schema, read_json, sha256, write_atomic
+from beliefspace.core.files import (
+    SCHEMA,
+    check_schema,
+    read_bytes,
+    read_json,
+    sha256,
+    write_atomic,
+)
 from beliefspace.core.jsonable import jsonable, to_json
 
 __all__ = ["Checkpoint", "load", "save", "steps"]
@@ -125,10 +132,7 @@ def _load_intact(directory: Path, step: int) -> Checkpoint:
     seal = record.pop("seal", None)
     if seal != _seal(record) or record["step"] != step:
         raise CorruptFile(f"{record_file} was altered: its content does not match its seal")
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
-        raise CorruptFile(f"{file} is missing") from None
+    content = read_bytes(file)
     if len(content) != record["bytes"]:
         raise CorruptFile(f"{file} has {len(content):,} bytes: expected {record['bytes']:,}")
     if sha256(content) != record["sha256"]:

@@ -28,7 +28,7 @@ from beliefspace.core.strict import (
     structure,
 )
 
-__all__ = ["content_hash", "from_dict", "from_toml", "merge", "to_dict", "to_toml"]
+__all__ = ["content_hash", "from_dict", "from_toml", "merge", "read_toml", "to_dict", "to_toml"]
 
 Config = TypeVar("Config")
 
@@ -118,11 +118,24 @@ def from_toml(cls: type[Config], text: str, where: str = "config.toml") -> Confi
     Raises:
         InvalidInput: the text is not TOML (with line and column), or as for :func:`from_dict`.
     """
+    return from_dict(cls, read_toml(text, where), where)
+
+
+def read_toml(text: str, where: str) -> dict[str, Any]:
+    """Return TOML text as nested dictionaries, lists and scalars.
+
+    Args:
+        text: the TOML text.
+        where: the file name, for the message.
+
+    Raises:
+        InvalidInput: the text is not TOML (with line and column), or more than can be read.
+    """
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return tomllib.loads(text)
+    # Besides its own error, which is a ValueError: too many digits, too deep.
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{where} is not valid TOML: {error}") from None
-    return from_dict(cls, table, where)
 
 
 def merge(table: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

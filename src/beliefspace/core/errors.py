@@ -6,7 +6,8 @@ A message is one line: what was given, what was expected, and the nearest thing 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class BeliefspaceError(Exception):
@@ -49,6 +50,24 @@ class Interrupted(BeliefspaceError):
 
 class NoSpace(BeliefspaceError):
     """The disk is full; nothing half-written was left."""
+
+
+@contextmanager
+def no_exit(what: str) -> Iterator[None]:
+    """Run code of a user's, whose ``sys.exit`` must not end this program as if all were done.
+
+    Args:
+        what: the code, for the message.
+
+    Raises:
+        BeliefspaceError: it called ``sys.exit``.
+    """
+    try:
+        yield
+    except SystemExit as error:
+        raise BeliefspaceError(f"{what} called sys.exit") from error
+    except GeneratorExit as error:
+        raise BeliefspaceError(f"{what} raised GeneratorExit") from error
 
 
 def nearest(given: str, known: Iterable[str], most: int = 3) -> list[str]:

@@ -17,9 +17,11 @@ from beliefspace.core.errors import CorruptFile, InvalidInput, NoSpace
 __all__ = [
     "SCHEMA",
     "check_schema",
+    "read_bytes",
     "read_json",
     "remove_temporaries",
     "sha256",
+    "temporary_beside",
     "write_atomic",
     "writing",
 ]
@@ -48,7 +50,7 @@ def write_atomic(path: str | Path, data: bytes | str, described_by: Path | None 
     if path.exists() and not path.is_file():
         raise InvalidInput(f"{path} is not a regular file; give the path of a file to write")
     content = data.encode() if isinstance(data, str) else data
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    temporary = temporary_beside(path)
     with writing(path, len(content)):
         try:
             _write_synced(temporary, content)
@@ -64,7 +66,7 @@ def write_atomic(path: str | Path, data: bytes | str, described_by: Path | None 
 
 @contextlib.contextmanager
 def writing(path: Path, size: int) -> Iterator[None]:
-    """Turn "no space left" into :class:`NoSpace`.
+    """Turn "no space left" into :class:`NoSpace`, and let any other error name the file meant.
 
     Args:
         path: what is being written, for the message.
@@ -74,11 +76,18 @@ def writing(path: Path, size: int) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno not in _FULL:
+            # Not the temporary file beside it, which nobody asked for.
+            error.filename, error.filename2 = str(path), None
             raise
         raise NoSpace(
             f"cannot write {path}: it needs {size:,} bytes and the disk or quota is full; "
             "free some space and try again"
         ) from error
+
+
+def temporary_beside(path: Path) -> Path:
+    """Return a new hidden name beside a path; a long name is cut, for names have a limit."""
+    return path.with_name(f".{path.name[:50]}.{secrets.token_hex(6)}.tmp")
 
 
 def remove_temporaries(directory: Path, name: str) -> None:
@@ -93,6 +102,23 @@ def remove_temporaries(directory: Path, name: str) -> None:
             temporary.unlink()
 
 
+def read_bytes(path: Path) -> bytes:
+    """Read a whole file.
+
+    Args:
+        path: the file.
+
+    Raises:
+        CorruptFile: it is missing, or a directory.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise CorruptFile(f"{path} is missing") from None
+    except IsADirectoryError:
+        raise CorruptFile(f"{path} is a directory: expected a file") from None
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object.
 
@@ -103,10 +129,8 @@ def read_json(path: Path) -> dict[str, Any]:
         CorruptFile: the file is missing, or is not one JSON object in UTF-8.
     """
     try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise CorruptFile(f"{path} is missing") from None
-    except ValueError as error:
+        content = json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:
         raise CorruptFile(f"{path} is not valid JSON: {error}") from None
     if not isinstance(content, dict):
         raise CorruptFile(f"{path} holds a {type(content).__name__}: expected a JSON object")

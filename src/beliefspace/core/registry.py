@@ -26,7 +26,7 @@ from pathlib import Path
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, TypeVar
 
-from beliefspace.core.errors import BeliefspaceError, InvalidInput, unknown_name
+from beliefspace.core.errors import BeliefspaceError, InvalidInput, no_exit, unknown_name
 
 __all__ = [
     "GROUPS",
@@ -173,6 +173,7 @@ def load_file(path: str | Path) -> list[tuple[str, str]]:
     Raises:
         InvalidInput: there is no such file, or it could not be imported; nothing that it
             registered is kept.
+        BeliefspaceError: it called ``sys.exit``; nothing is kept either.
     """
     resolved = Path(path).resolve()
     if not resolved.is_file() or resolved.suffix != ".py":
@@ -327,7 +328,8 @@ def _load_entry_point(group: str, name: str) -> None:
         )
     (point,) = matching.values()
     try:
-        value = point.load()
+        with no_exit(f"entry point {name!r} of beliefspace.{group} ({point.value})"):
+            value = point.load()
     except BeliefspaceError:
         raise
     except Exception as error:
@@ -349,7 +351,8 @@ def _run_file(module_name: str, path: Path) -> None:
     sys.modules[module_name] = module
     try:
         content = path.read_bytes()
-        spec.loader.exec_module(module)
+        with no_exit(str(path)):
+            spec.loader.exec_module(module)
         _files[str(path)] = hashlib.sha256(content).hexdigest()
     except BaseException as error:
         del sys.modules[module_name]

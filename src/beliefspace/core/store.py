@@ -20,7 +20,6 @@ import errno
 import fcntl
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -43,8 +42,10 @@ from beliefspace.core.errors import (
 from beliefspace.core.files import (
     SCHEMA,
     check_schema,
+    read_bytes,
     read_json,
     remove_temporaries,
+    temporary_beside,
     write_atomic,
     writing,
 )
@@ -84,8 +85,7 @@ class Run:
             RunExists: the path is taken; nothing in it was changed.
             NoSpace: the disk is full; nothing is left behind.
         """
-        target = Path(path).resolve()
-        _check_free(target, path)
+        target = _free(path)
         header = {
             "schema": SCHEMA,
             "kind": kind,
@@ -93,10 +93,10 @@ class Run:
             "status": "running",
             "version": version("beliefspace"),
         }
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+        temporary = temporary_beside(target)
         try:
-            with writing(target, len(config_toml)):
-                _make_directories(temporary / "checkpoints", path)
+            with writing(target, len(config_toml)), _usable(path):
+                (temporary / "checkpoints").mkdir(parents=True)
             write_atomic(temporary / "config.toml", config_toml)
             write_atomic(temporary / "environment.json", to_json(environment, indent=2) + "\n")
             write_atomic(temporary / "run.json", to_json(header, indent=2) + "\n")
@@ -111,8 +111,9 @@ class Run:
 
         Raises:
             RunExists: the path is taken.
+            InvalidInput: there can be no such path.
         """
-        _check_free(Path(path).resolve(), path)
+        _free(path)
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -157,6 +158,11 @@ class Run:
         """One of :data:`STATUSES`; a killed process leaves "running"."""
         return str(self.header()["status"])
 
+    @property
+    def finished(self) -> bool:
+        """Whether its status is "finished" and its result is there; otherwise it can go on."""
+        return self.status == "finished" and (self.path / "result.json").exists()
+
     def set_status(self, status: str) -> None:
         """Record what became of the run.
 
@@ -179,8 +185,8 @@ class Run:
         """
         file = self.path / "config.toml"
         try:
-            return file.read_bytes().decode()
-        except (FileNotFoundError, UnicodeDecodeError) as error:
+            return read_bytes(file).decode()
+        except UnicodeDecodeError as error:
             raise CorruptFile(f"{file} cannot be read: {error}") from None
 
     def environment(self) -> dict[str, Any]:
@@ -254,7 +260,7 @@ class Run:
         """Return all rows of the metrics; a last line that was cut off is ignored.
 
         Raises:
-            CorruptFile: another line is not a JSON object.
+            CorruptFile: another line is not a JSON object, or its step is no whole number.
         """
         return [row for _, row in self._metric_lines()]
 
@@ -278,15 +284,19 @@ class Run:
         if not file.exists():
             return []
         # After the last line feed there is nothing, or a line that was cut off.
-        *whole, _ = file.read_bytes().split(b"\n")
+        *whole, _ = read_bytes(file).split(b"\n")
         lines = []
         for number, line in enumerate(whole, start=1):
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise CorruptFile(f"{file}, line {number} is not valid JSON: {error}") from None
             if not isinstance(row, dict):
                 raise CorruptFile(f"{file}, line {number}: expected a JSON object")
+            if type(row.get("step", 0)) is not int:
+                raise CorruptFile(
+                    f"{file}, line {number} has step {row['step']!r}: expected a whole number"
+                )
             lines.append((line, row))
         return lines
 
@@ -340,7 +350,7 @@ class Run:
             RunExists: the run is finished and has a result.
         """
         file = self.path / "result.json"
-        if file.exists() and self.status == "finished":
+        if self.finished:
             raise RunExists(f"{file} is the result of a finished run; results are not overwritten")
         write_atomic(file, to_json(result, indent=2) + "\n")
 
@@ -353,7 +363,10 @@ class Run:
         """
         file = self.path / "result.json"
         if not file.exists():
-            raise BeliefspaceError(f"{self.path} has no result; its status is {self.status}")
+            raise BeliefspaceError(
+                f"{self.path} has no result; its status is {self.status}; "
+                f"go on with: beliefspace resume {self.path}"
+            )
         return read_json(file)
 
     def _remove_temporaries(self) -> None:
@@ -384,18 +397,28 @@ def _taken(path: str | Path) -> RunExists:
     )
 
 
-def _check_free(target: Path, path: str | Path) -> None:
-    if target.exists() and not target.is_dir():
-        raise RunExists(f"{path} is a file; choose a new or empty directory for the run")
-    if target.is_dir() and any(target.iterdir()):
-        raise _taken(path)
+def _free(path: str | Path) -> Path:
+    """Return where a path leads, if a run can be made there."""
+    with _usable(path):
+        target = Path(path).resolve()
+        if target.exists() and not target.is_dir():
+            raise RunExists(f"{path} is a file; choose a new or empty directory for the run")
+        if target.is_dir() and any(target.iterdir()):
+            raise _taken(path)
+    return target
 
 
-def _make_directories(directory: Path, path: str | Path) -> None:
+@contextlib.contextmanager
+def _usable(path: str | Path) -> Iterator[None]:
+    """Name the path that was given where the system refuses it, or what is made on the way."""
     try:
-        directory.mkdir(parents=True)
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise InvalidInput(f"cannot make a run at {path}: {error}") from None
+        yield
+    # A link to itself is a RuntimeError.
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidInput(f"cannot make a run at {path}: {reason}") from None
 
 
 def _place(temporary: Path, target: Path, path: str | Path) -> None:

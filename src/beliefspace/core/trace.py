@@ -18,7 +18,7 @@ Symbols:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import reduce
@@ -64,7 +64,7 @@ class Point:
     shape: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace:
     """The values recorded in one run.
 
@@ -84,6 +84,16 @@ class Trace:
     head_map: Mapping[int, tuple[int, ...]] | None = None
     weights: Mapping[str, Tensor] | None = None
     gradients: Mapping[str, Tensor] | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        shapes = [f"  {name} {list(value.shape)}" for name, value in self.values.items()]
+        return "\n".join([f"Trace of {len(self)} points", *shapes])
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self.values:

@@ -121,7 +121,7 @@ class Local(Engine):
             raise _error(failures)
         if stop.is_set():
             raise Interrupted(
-                "stopped; every run has its last checkpoint, and the same command goes on"
+                "stopped; what was saved is kept, and the same command goes on"
             )
 
 

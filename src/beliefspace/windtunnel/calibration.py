@@ -27,13 +27,17 @@ from jaxtyping import Float64, Int64
 
 from beliefspace.core.checks import check_whole
 from beliefspace.core.distributions import Categorical
+from beliefspace.core.errors import InvalidInput
 from beliefspace.core.jsonable import jsonable
 from beliefspace.core.statistics import Interval, curve_bootstrap
 from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.ladder import ladder
 from beliefspace.windtunnel.predictions import Predictor, predict
 from beliefspace.windtunnel.tasks.base import Batch, Predictive, Task
+from beliefspace.windtunnel.tasks.layout import check_layout
 
+_MORE_IS_BETTER = ("accuracy",)
+_FEWEST_SEQUENCES = 20
 _HEAD = ("predictor", "KL(Bayes to it), bits", "entropy error, bits", "worst KL", "leaked mass")
 
 
@@ -44,9 +48,9 @@ class Measure:
     Attributes:
         mean: over sequences and scored positions.
         interval: 95 % bootstrap interval of the mean over sequences; None where the mean is
-            infinite.
+            infinite, or under 20 sequences, too few for what it promises.
         by_position: mean at each scored position, ``[P]``.
-        worst: the largest of them.
+        worst: the largest of them; of accuracy the smallest.
         worst_position: its place in the sequence (0-based token).
     """
 
@@ -74,7 +78,7 @@ class Measures:
     leaked_outside: Measure | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Score(Measures):
     """A predictor's measures, the ladder on the same batch, and how they were taken.
 
@@ -107,6 +111,9 @@ class Score(Measures):
         """Return a table: this predictor first, then the ladder."""
         lines = [f"| {' | '.join(row)} |" for row in (_HEAD, ("---",) * len(_HEAD), *self._rows())]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.to_markdown()
 
     def _repr_html_(self) -> str:
         cells = [[html.escape(cell) for cell in row] for row in self._rows()]
@@ -144,8 +151,11 @@ def score(predictor: Predictor, task: Task, sequences: int = 2048, seed: int = 0
     Raises:
         InvalidInput: if there are too few sequences or the predictor's outputs do not fit.
     """
-    check_whole("sequences", sequences, 2)
+    check_whole("sequences", sequences, 2, most=10_000_000)
+    if not isinstance(task, Task):
+        raise InvalidInput(f"a predictor is scored on a task; got {task!r}")
     batch = evaluation_batch(task, sequences, seed)
+    check_layout(task, batch, sequences)
     believed = predict(predictor, task, batch)
     whole = _support(believed) != _support(batch.predictive)
     bayes = {"entropy": batch.predictive.entropy_bits()}
@@ -237,10 +247,10 @@ def _summaries(
     summaries = {}
     for (name, value), estimate in zip(rows.items(), estimates, strict=True):
         by_position = np.bincount(place, value) / at_position
-        worst = int(np.argmax(by_position))
+        worst = int(np.argmin(by_position) if name in _MORE_IS_BETTER else np.argmax(by_position))
         summaries[name] = Measure(
             estimate.mean,
-            estimate.interval,
+            estimate.interval if sequences >= _FEWEST_SEQUENCES else None,
             tuple(by_position.tolist()),
             float(by_position[worst]),
             int(positions[worst]),

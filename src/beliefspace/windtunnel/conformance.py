@@ -20,12 +20,11 @@ from beliefspace.windtunnel.calibration import evaluation_batch, measure
 from beliefspace.windtunnel.ladder import ladder
 from beliefspace.windtunnel.tasks.base import (
     Batch,
-    CategoricalOutputs,
     Predictive,
-    RealInputs,
     Task,
     TokenInputs,
 )
+from beliefspace.windtunnel.tasks.layout import layout_problem
 
 SEQUENCES = 24
 DISJOINT_BITS = 40.0
@@ -60,51 +59,9 @@ def check_task_class(cls: type[Task]) -> None:
         check_task(task)
 
 
-def shapes_and_types(task: Task) -> str:
-    """The batch is laid out as the contract says."""
-    batch = _batch(task)
-    shape = (SEQUENCES, task.length)
-    if isinstance(task.inputs, TokenInputs):
-        inside = batch.inputs.min() >= 0 and batch.inputs.max() < task.inputs.vocabulary
-        if batch.inputs.shape != shape or batch.inputs.dtype != np.int64 or not inside:
-            return f"inputs are not token ids of shape {shape} within the vocabulary"
-    elif isinstance(task.inputs, RealInputs):
-        expected = (*shape, task.inputs.features)
-        if batch.inputs.shape != expected or batch.inputs.dtype != np.float32:
-            return f"inputs are not float32 of shape {expected}"
-    if batch.scored.shape != shape or batch.scored.dtype != np.bool_ or not batch.scored.any():
-        return f"scored is not bool of shape {shape}, or nothing is scored"
-    if batch.targets.shape != shape:
-        return f"targets are not of shape {shape}"
-    if batch.predictive.rows != batch.scored.sum():
-        return f"{batch.predictive.rows} predictives for {batch.scored.sum()} scored positions"
-    return _kinds(task, batch)
-
-
-def _kinds(task: Task, batch: Batch) -> str:
-    exact, outputs = batch.predictive, task.outputs
-    if isinstance(outputs, CategoricalOutputs):
-        if not isinstance(exact, Categorical) or exact.support != outputs.support:
-            return "the predictive is not over the support that the outputs name"
-        if batch.targets.dtype != np.int64:
-            return f"targets are {batch.targets.dtype}; expected int64 indices into the support"
-    elif not isinstance(exact, Normal) or batch.targets.dtype.kind != "f":
-        return "normal outputs need a normal predictive and real targets"
-    return ""
-
-
-def targets_are_possible(task: Task) -> str:
-    """Each sampled outcome has positive probability, and only scored positions have one."""
-    batch = _batch(task)
-    if isinstance(batch.predictive, Categorical):
-        if (batch.targets[~batch.scored] != -1).any():
-            return "a position that is not scored has a target other than -1"
-        outcomes = batch.predictive.log_probs.shape[1]
-        if batch.outcomes.min() < 0 or batch.outcomes.max() >= outcomes:
-            return f"a scored position has a target outside 0 to {outcomes - 1}"
-        if not np.isfinite(batch.predictive.surprisal_bits(batch.outcomes)).all():
-            return "a sampled outcome has probability 0"
-    return ""
+def laid_out_as_the_contract_says(task: Task) -> str:
+    """Shapes, types, ids and targets are those of the contract."""
+    return layout_problem(task, _batch(task), SEQUENCES)
 
 
 def entropy_within_bounds(task: Task) -> str:
@@ -237,8 +194,7 @@ def refuses_an_empty_batch(task: Task) -> str:
 
 
 RULES: tuple[Callable[[Task], str], ...] = (
-    shapes_and_types,
-    targets_are_possible,
+    laid_out_as_the_contract_says,
     entropy_within_bounds,
     agrees_with_the_independent_derivation,
     same_past_same_belief,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from beliefspace.core.checks import check_finite, check_whole
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.registry import register
 
@@ -36,10 +37,11 @@ class AdamW(OptimizerSpec):
     epsilon: float = 1e-8
 
     def __post_init__(self) -> None:
-        _require(self.learning_rate > 0, "learning_rate > 0", self.learning_rate)
-        _require(all(0 <= beta < 1 for beta in self.betas), "betas in [0, 1)", self.betas)
-        _require(self.weight_decay >= 0, "weight_decay >= 0", self.weight_decay)
-        _require(self.epsilon >= 0, "epsilon >= 0", self.epsilon)
+        check_finite("learning_rate", self.learning_rate, above=0)
+        check_finite("weight_decay", self.weight_decay)
+        check_finite("epsilon", self.epsilon)
+        for beta in self.betas:
+            _check_decay("betas", beta)
 
 
 @register("optimizers", "muon")
@@ -61,11 +63,11 @@ class Muon(OptimizerSpec):
     rest: AdamW = field(default_factory=AdamW)
 
     def __post_init__(self) -> None:
-        _require(self.learning_rate > 0, "learning_rate > 0", self.learning_rate)
-        _require(0 <= self.momentum < 1, "momentum in [0, 1)", self.momentum)
-        _require(self.iterations >= 1, "iterations >= 1", self.iterations)
+        check_finite("learning_rate", self.learning_rate, above=0)
+        _check_decay("momentum", self.momentum)
+        check_whole("iterations", self.iterations, 1, most=100)
 
 
-def _require(holds: bool, expected: str, given: object) -> None:
-    if not holds:
-        raise InvalidInput(f"an optimizer needs {expected}; got {given!r}")
+def _check_decay(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise InvalidInput(f"{name} is at least 0 and less than 1; got {value!r}")

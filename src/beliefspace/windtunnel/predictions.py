@@ -76,6 +76,8 @@ def _call(predictor: Predictor, inputs: np.ndarray) -> Float64[np.ndarray, "n T 
         with evaluating(predictor), torch.no_grad():
             outputs = predictor(torch.from_numpy(inputs).to(device))
     if torch is not None and isinstance(outputs, torch.Tensor):
+        if not outputs.is_floating_point():
+            raise InvalidInput(f"a predictor returned {outputs.dtype}; expected real numbers")
         outputs = outputs.detach().to("cpu", torch.float64).numpy()
     try:
         return np.asarray(outputs)

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from beliefspace.core.checks import check_finite, check_whole
 from beliefspace.core.config import to_dict
 from beliefspace.core.errors import InvalidInput, unknown_name
 from beliefspace.windtunnel.models.base import ModelSpec
@@ -91,14 +92,11 @@ class Schedule:
 
     def __post_init__(self) -> None:
         parse_budget(self.budget)
-        if self.steps is not None and self.steps < 1:
-            raise InvalidInput(f"training takes 1 step or more; got steps = {self.steps}")
-        if self.batch < 1:
-            raise InvalidInput(f"a batch holds 1 sequence or more; got batch = {self.batch}")
-        if self.warmup_steps < 0 or self.clip < 0:
-            raise InvalidInput(
-                f"warmup_steps and clip are 0 or more; got {self.warmup_steps} and {self.clip}"
-            )
+        if self.steps is not None:
+            check_whole("steps", self.steps, 1, most=10**12)
+        check_whole("batch", self.batch, 1)
+        check_whole("warmup_steps", self.warmup_steps, 0, most=10**12)
+        check_finite("clip", self.clip)
 
     def rate(self, step: int, steps: int) -> float:
         """Return the fraction of the highest rate at ``step`` of ``steps``, in (0, 1]."""
@@ -128,11 +126,8 @@ class Evaluation:
     looks: int = 40
 
     def __post_init__(self) -> None:
-        if self.sequences < 2 or self.looks < 1:
-            raise InvalidInput(
-                f"evaluation needs 2 sequences and 1 look or more; got {self.sequences} "
-                f"and {self.looks}"
-            )
+        check_whole("sequences", self.sequences, 2, most=10_000_000)
+        check_whole("looks", self.looks, 1)
 
 
 @dataclass(frozen=True)
@@ -149,8 +144,7 @@ class Hardware:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise InvalidInput(f"a run uses 1 thread or more; got threads = {self.threads}")
+        check_whole("threads", self.threads, 1, most=1024)
 
 
 @dataclass(frozen=True)
@@ -181,6 +175,12 @@ class Recipe:
     seed: int = 0
     evaluation: Evaluation = field(default_factory=Evaluation)
     hardware: Hardware = field(default_factory=Hardware)
+
+    def __post_init__(self) -> None:
+        for part, base in (("task", Task), ("model", ModelSpec), ("optimizer", OptimizerSpec)):
+            if not isinstance(getattr(self, part), base):
+                given = getattr(self, part)
+                raise InvalidInput(f"a recipe's {part} is a {base.__name__}; got {given!r}")
 
 
 def with_explicit_steps(recipe: Recipe) -> Recipe:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +51,10 @@ class Trainer:
         self.optimization.step(schedule.rate(step, steps))
         return float(loss.detach()) / math.log(2), int(batch.scored.sum())
 
+    def is_finite(self) -> bool:
+        """Whether every parameter is a finite number."""
+        return all(bool(torch.isfinite(p).all()) for p in self.network.parameters())
+
     def tensors(self) -> dict[str, Any]:
         """Return all state, as numpy arrays by name."""
         network = {f"network/{name}": t for name, t in self.network.state_dict().items()}
@@ -93,6 +98,9 @@ class Trainer:
 @contextmanager
 def threads(count: int) -> Iterator[None]:
     """Let torch use so many threads meanwhile."""
+    most = 4 * (os.cpu_count() or 1)
+    if count > most:
+        raise InvalidInput(f"this machine runs at most {most} threads usefully; got {count}")
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -103,6 +111,8 @@ def threads(count: int) -> Iterator[None]:
 
 def _device(name: str) -> torch.device:
     """Return a device that exists here."""
+    if name == "meta":
+        raise InvalidInput("device 'meta' holds no numbers; give cpu, cuda or mps")
     available = ["cpu"]
     available += [f"cuda:{i}" for i in range(torch.cuda.device_count())]
     available += ["mps"] if torch.backends.mps.is_available() else []

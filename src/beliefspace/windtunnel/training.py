@@ -28,6 +28,7 @@ from beliefspace.windtunnel.calibration import score
 from beliefspace.windtunnel.networks.base import Network
 from beliefspace.windtunnel.predictions import predict
 from beliefspace.windtunnel.recipe import Recipe, parse_budget, with_explicit_steps
+from beliefspace.windtunnel.tasks.layout import check_layout
 from beliefspace.windtunnel.trainer import Trainer, threads
 
 _LOOK_SEQUENCES = 256
@@ -86,6 +87,8 @@ def train(
         Interrupted: on Ctrl-C or SIGTERM; the run can be resumed.
     """
     Run.check_free(out)
+    stream, rows = Stream(recipe.seed, "train"), recipe.schedule.batch
+    check_layout(recipe.task, recipe.task.batch(rows, stream), rows)
     with threads(recipe.hardware.threads):
         Trainer(recipe).advance(0, _MANY_STEPS)
         resolved = resolve(recipe)
@@ -101,7 +104,7 @@ def resume(path: Path, observe: Observer | None = None, checkpoint_seconds: floa
         RunBusy: if another process works in the directory.
     """
     run = Run.open(path)
-    if run.status == "finished":
+    if _is_done(run):
         return run
     recipe = recipe_of(run)
     with threads(recipe.hardware.threads):
@@ -160,7 +163,7 @@ def _seconds_per_step(recipe: Recipe, clock: Callable[[], float], budget: float)
 def _finish(run: Run, recipe: Recipe, observe: Observer | None, checkpoint_seconds: float) -> Run:
     """Take the steps that are left, then score the model."""
     with run.locked():
-        if run.status == "finished":
+        if _is_done(run):
             return run
         trainer = Trainer(recipe)
         loop = _Loop(run, recipe, trainer, _restored(run, recipe, trainer))
@@ -178,15 +181,21 @@ def _finish(run: Run, recipe: Recipe, observe: Observer | None, checkpoint_secon
     return run
 
 
+def _is_done(run: Run) -> bool:
+    """Finished, and what it found is there: else the model can be scored again."""
+    return run.status == "finished" and (run.path / "result.json").exists()
+
+
 def _go_on(loop: _Loop, observe: Observer | None, checkpoint_seconds: float) -> None:
     with stop_requests() as stop:
         loop.go(observe, checkpoint_seconds, stop)
-    if loop.done.step < loop.steps:
-        raise Interrupted(
-            f"stopped after {loop.done.step} of {loop.steps} steps; "
-            f"go on with: beliefspace resume {loop.run.path}"
-        )
-    loop.run.write_result(_result(loop.recipe, loop.trainer, loop.done))
+        if loop.done.step < loop.steps:
+            raise Interrupted(
+                f"stopped after {loop.done.step} of {loop.steps} steps; "
+                f"go on with: beliefspace resume {loop.run.path}"
+            )
+        # A first request to stop does not keep a trained model from being scored.
+        loop.run.write_result(_result(loop.recipe, loop.trainer, loop.done))
 
 
 @dataclass
@@ -211,6 +220,13 @@ def _restored(run: Run, recipe: Recipe, trainer: Trainer) -> _Done:
     trainer.restore(checkpoint, recipe, run.path)
     run.truncate_metrics(after_step=checkpoint.step)
     return _Done(**checkpoint.meta["done"])
+
+
+def _diverged(run: Run, step: int, what: str) -> Diverged:
+    return Diverged(
+        f"{what} at step {step} of {run.path} is no finite number; "
+        "train again with a lower learning rate"
+    )
 
 
 class _Loop:
@@ -240,10 +256,7 @@ class _Loop:
         before = time.process_time()
         loss, predictions = self.trainer.advance(self.done.step, self.steps)
         if not math.isfinite(loss):
-            raise Diverged(
-                f"the loss at step {self.done.step} of {self.run.path} is {loss}; "
-                "train again with a lower learning rate"
-            )
+            raise _diverged(self.run, self.done.step, "the loss")
         self.done.cpu_seconds += time.process_time() - before
         self.done.predictions += predictions
         self.done.step += 1
@@ -256,6 +269,8 @@ class _Loop:
         return step * looks // self.steps > (step - 1) * looks // self.steps
 
     def _look(self, seconds_left: float, observe: Observer | None) -> None:
+        if not self.trainer.is_finite():
+            raise _diverged(self.run, self.done.step, "a parameter")
         believed = predict(self.trainer.network, self.recipe.task, self._looked_at)
         exact = self._looked_at.predictive
         error = abs(believed.entropy_bits() - exact.entropy_bits()).mean()
@@ -296,4 +311,8 @@ def _result(recipe: Recipe, trainer: Trainer, done: _Done) -> dict[str, Any]:
         # 2 KL n in nats: a model fitted by maximum likelihood has about its number of parameters.
         "efficiency": 2 * final.kl_bits.mean * math.log(2) * done.predictions,
     }
-    return {"score": final.to_dict(), "training": training}
+    return {
+        "recipe": content_hash(recipe),
+        "score": final.to_dict(),
+        "training": training,
+    }

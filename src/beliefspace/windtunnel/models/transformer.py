@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from beliefspace.core.checks import check_choice, check_whole
+from beliefspace.core.checks import check_choice, check_finite, check_whole
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.registry import register
 from beliefspace.windtunnel.models.base import (
@@ -98,8 +98,7 @@ class Transformer(ModelSpec):
             raise InvalidInput(
                 f"width must be a multiple of heads; got width {self.width}, heads {self.heads}"
             )
-        if not 0 < self.logit_scale < float("inf"):
-            raise InvalidInput(f"logit_scale is a positive number; got {self.logit_scale}")
+        check_finite("logit_scale", self.logit_scale, above=0)
         if self.window is not None and self.positions != "relative":
             raise InvalidInput(
                 'a window needs positions = "relative"; '
@@ -207,4 +206,4 @@ def _check_sizes(spec: Transformer) -> None:
     for name, bound in least.items():
         value = getattr(spec, name)
         if value is not None or name in ("width", "depth"):
-            check_whole(name, value, bound)
+            check_whole(name, value, bound, most=100_000)

@@ -110,8 +110,8 @@ class Bijection(Task):
     pool_seed: int = 0
 
     def __post_init__(self) -> None:
-        check_whole("values", self.values, 2)
-        check_whole("pool_seed", self.pool_seed, 0)
+        check_whole("values", self.values, 2, most=100_000)
+        check_whole("pool_seed", self.pool_seed, 0, most=2**63)
         for name in ("pairs", "pool"):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), 1)
