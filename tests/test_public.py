@@ -58,7 +58,8 @@ def test_classes_are_attributes_by_their_own_names():
     for group, package in (("tasks", bs.tasks), ("models", bs.models)):
         for name in registry.names(group):
             cls = registry.resolve(group, name)
-            assert cls.__module__.startswith("beliefspace.windtunnel")
+            if not cls.__module__.startswith("beliefspace.windtunnel"):
+                continue  # a test module's own
             assert getattr(package, cls.__name__) is cls
             assert cls.__name__ in dir(package)
     with pytest.raises(AttributeError, match="nearest: Bijection"):

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.report.made import TRAINING, score
 
 from beliefspace.claims.collection import collect
 from beliefspace.core.config import to_toml
@@ -19,7 +20,7 @@ RECIPE = Recipe(Bijection(4), Transformer())
 def make(path, recipe=RECIPE, status="finished", kind="train", result=True, toml=None) -> Run:
     run = Run.create(path, kind, to_toml(recipe) if toml is None else toml, {})
     if result:
-        run.write_result({"score": {"kl_bits": {"mean": float("inf")}}})
+        run.write_result({"score": score("inf"), "training": TRAINING})
     run.set_status(status)
     return run
 
@@ -58,10 +59,11 @@ def test_unreadable_runs_are_reported_and_stop_nothing(tmp_path):
     make(tmp_path / "bad-config", toml=SHORT.replace("bijection", "tarot"))
     make(tmp_path / "no-config").path.joinpath("config.toml").unlink()
     make(tmp_path / "bad-result").path.joinpath("result.json").write_text("{")
+    make(tmp_path / "no-score").path.joinpath("result.json").write_text("{}")
     make(tmp_path / "bad-header").path.joinpath("run.json").write_text("[]")
     found = collect([tmp_path])
     assert [run.path.name for run in found.runs] == ["good"]
-    assert len(found.unreadable) == 5
+    assert len(found.unreadable) == 6
     for line in found.unreadable:
         assert str(tmp_path) in line
         assert "\n" not in line

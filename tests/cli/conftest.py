@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from beliefspace.core import registry
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -32,24 +30,6 @@ def run_command(*arguments: str, cwd: Path, **changes: str) -> subprocess.Comple
         check=False,
         timeout=240,
     )
-
-
-@pytest.fixture(autouse=True)
-def _registry_as_before() -> Iterator[None]:
-    """Forget what a test's files register, so that no other test meets it."""
-    for group in registry.GROUPS:
-        registry.names(group)  # imports what is built in, once
-    kept = {table: dict(table_of) for table, table_of in _tables().items()}
-    yield
-    for table, table_of in _tables().items():
-        table_of.clear()
-        table_of.update(kept[table])
-    for name in [name for name in sys.modules if name.startswith("beliefspace_file_")]:
-        del sys.modules[name]
-
-
-def _tables() -> dict[str, dict]:
-    return {"entries": registry._entries, "values": registry._by_value}
 
 
 @pytest.fixture

@@ -90,7 +90,8 @@ def test_a_run_on_other_sequences_and_another_setting(capsys, trained_path):
     assert found["score"]["positions"] == [0, 2, 4]
 
 
-def test_a_score_as_text(capsys, trained_path):
+def test_a_score_as_text(capsys, trained_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     assert main(["evaluate", str(trained_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines[1:])) <= 100

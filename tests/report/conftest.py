@@ -27,6 +27,7 @@ def make_run(tmp_path):
         result=None,
         status="finished",
         parent="runs",
+        kind="train",
     ) -> Path:
         text = CONFIG.format(seed=seed, task=task, model=model, width=width, steps=steps)
         environment = {
@@ -35,7 +36,7 @@ def make_run(tmp_path):
             "packages": {"torch": "2.13"},
         }
         path = tmp_path / parent / name
-        run = Run.create(path, "train", text if config is None else config, environment)
+        run = Run.create(path, kind, text if config is None else config, environment)
         for step, (predictions, kl, error) in enumerate(looks, start=1):
             row = {"step": step, "predictions": predictions}
             run.append_metrics(row | {"kl_bits": kl, "entropy_error_bits": error})

@@ -81,5 +81,5 @@ def test_a_long_or_unprintable_name_is_made_fit(views):
 
 
 def test_a_run_of_another_kind_has_no_arm_but_a_name(views):
-    (run,) = views({"config": 'study = "coverage"\n', "result": {"found": 3}})
+    (run,) = views({"config": 'study = "coverage"\n', "result": {"found": 3}, "kind": "study"})
     assert (run.label, run.seed, run.score, dict(run.training)) == ("run-0", None, None, {})

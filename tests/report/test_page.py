@@ -97,7 +97,7 @@ def test_a_table_can_be_taken_along_with_full_precision(make_run):
 
 def test_seeds_of_one_arm_are_averaged_with_an_interval_over_seeds(make_run):
     runs = [
-        make_run(f"s{seed}", seed=seed, steps=1500 + seed, result={"score": score(kl)})
+        make_run(f"s{seed}", seed=seed, steps=1500 + seed, result={"score": score(kl), "training": TRAINING})
         for seed, kl in ((0, 0.01), (1, 0.03))
     ]
     text = write_report(runs).read_text()
@@ -147,7 +147,10 @@ def test_targets_and_what_follows_from_them_are_said(make_run):
 
 
 def test_other_posteriors_have_a_table_where_the_task_has_them(make_run):
-    result = {"score": score(alternatives={"full prior": measure(0.75)})}
+    result = {
+        "score": score(alternatives={"full prior": measure(0.75)}),
+        "training": TRAINING,
+    }
     text = write_report(make_run(result=result)).read_text()
     assert rows(text, "ladder", 1) == [
         ["transformer", "0.0200 / [0.0180, 0.0220]", "0.750 / [0.675, 0.825]"]
@@ -357,7 +360,7 @@ def test_a_damaged_result_is_named(make_run):
     broken = score()
     del broken["ladder"]["bag"]["accuracy"]
     with pytest.raises(CorruptFile, match=r"result\.json lacks 'accuracy'"):
-        write_report(make_run("a", result={"score": broken}))
+        write_report(make_run("a", result={"score": broken, "training": TRAINING}))
     with pytest.raises(CorruptFile, match=r"result\.json cannot be read: could not convert"):
         write_report(make_run("b", result={"score": score(positions=[0, 2], kl="much")}))
     with pytest.raises(CorruptFile, match=r"config\.toml is not valid TOML"):

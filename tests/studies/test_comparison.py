@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.report.made import TRAINING, measure, score
 
 from beliefspace.cli.main import main
 from beliefspace.core.config import to_toml
@@ -37,15 +38,15 @@ def written(
     run = Run.create(place, "train", to_toml(replace(recipe, seed=seed)), {})
     run.write_result(
         {
-            "score": {
-                "kl_bits": {"mean": kl_bits, "worst": 9.0},
-                "entropy_error_bits": {"mean": 10 * kl_bits, "worst": 9.0},
-                "accuracy": None if accuracy is None else {"mean": accuracy},
-                "ladder": {"uniform": {"kl_bits": {"mean": 7.0}}},
-                "sequences": 64,
-                "evaluation_hash": evaluation_hash,
-            },
-            "training": {
+            "score": score(
+                kl_bits,
+                entropy_error_bits=measure(10 * kl_bits),
+                # Null, as where outcomes are not categorical.
+                accuracy=None if accuracy is None else measure(accuracy),
+                evaluation_hash=evaluation_hash,
+            ),
+            "training": TRAINING
+            | {
                 "targets": recipe.targets,
                 "predictions": 100 + seed,
                 "cpu_seconds": 2.0 * seed,
@@ -252,7 +253,8 @@ def test_an_unknown_metric_brings_the_nearest_and_only_what_is_one(tmp_path):
     with pytest.raises(UnknownName) as caught:
         compare(runs, metric="kl_bit")
     assert str(caught.value) == (
-        "unknown metric 'kl_bit'; nearest: kl_bits; known: entropy_error_bits, kl_bits"
+        "unknown metric 'kl_bit'; nearest: kl_bits; known: entropy_bits, entropy_error_bits, "
+        "excess_cross_entropy_bits, kl_bits, leaked_inside, leaked_outside, total_variation"
     )
     for name in ("accuracy", "ladder", "sequences"):
         with pytest.raises(UnknownName):

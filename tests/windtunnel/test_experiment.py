@@ -287,3 +287,17 @@ def test_ctrl_c_stops_a_process_and_the_same_call_ends_with_the_same_bits(tmp_pa
     broken = run_recipes({"a": long}, tmp_path)["a"].load_checkpoint().tensors
     whole = training.train(long, tmp_path / "whole").load_checkpoint().tensors
     assert {n: a.tobytes() for n, a in broken.items()} == {n: a.tobytes() for n, a in whole.items()}
+
+
+def test_all_seeds_of_a_time_budget_take_as_many_steps(tmp_path):
+    recipes = {
+        f"seed-{seed}": replace(TINY, schedule=Schedule("0.2s", batch=4), seed=seed)
+        for seed in (0, 1)
+    }
+    runs = run_recipes(recipes, tmp_path)
+    assert len({run.result()["training"]["steps"] for run in runs.values()}) == 1
+    # A seed that is added later takes as many too, and the budget stays what it was.
+    more = {**recipes, "seed-2": replace(recipes["seed-0"], seed=2)}
+    runs = run_recipes(more, tmp_path)
+    assert len({run.result()["training"]["steps"] for run in runs.values()}) == 1
+    assert 'budget = "0.2s"' in runs["seed-2"].config_toml()

@@ -11,6 +11,7 @@ from typing import Any
 from beliefspace.core.errors import BeliefspaceError, InvalidInput
 from beliefspace.core.store import Run
 from beliefspace.studies.arms import recipe_of
+from beliefspace.studies.results import read_result
 from beliefspace.windtunnel.recipe import Recipe
 
 
@@ -58,7 +59,7 @@ def collect(paths: Iterable[str | Path]) -> Collection:
             if run.status != "finished":
                 unfinished.append(path)
                 continue
-            runs.append(FinishedRun(path, recipe_of(run), run.result()))
+            runs.append(FinishedRun(path, recipe_of(run), read_result(run).content))
         except (BeliefspaceError, OSError) as error:
             reason = str(error)
             unreadable.append(reason if str(path) in reason else f"{path}: {reason}")

@@ -14,12 +14,17 @@ from typing import Any, TypeVar
 
 from beliefspace.core.errors import InvalidInput
 
-__all__ = ["WIDTH", "parse"]
+__all__ = ["WIDTH", "HelpShown", "parse"]
 
 WIDTH = 100
 """The most columns that anything printed takes."""
 
 Options = TypeVar("Options")
+
+
+class HelpShown(Exception):
+    """Help was asked for, and has been printed: there is nothing more to do."""
+
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _REWORDED = (
@@ -45,7 +50,7 @@ def parse(
     Raises:
         InvalidInput: the arguments do not fit; the message names the flag, and the nearest one
             where it is unknown.
-        SystemExit: help was asked for, and has been printed.
+        HelpShown: help was asked for, and has been printed.
     """
     # tyro takes a fifth of a second to import: the list of commands must not wait for it.
     import tyro
@@ -62,7 +67,7 @@ def parse(
             )
     except SystemExit as stop:
         if not stop.code:
-            raise
+            raise HelpShown from None
         reason = condensed(refused.getvalue())
         raise InvalidInput(f"{reason} (see: beliefspace {command} --help)") from None
     return made  # type: ignore[no-any-return]

@@ -23,7 +23,17 @@ from beliefspace.core.jsonable import to_json
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-__all__ = ["Answer", "Progress", "Table", "duration", "note", "number", "show", "standard_output"]
+__all__ = [
+    "Answer",
+    "Progress",
+    "Table",
+    "discard",
+    "duration",
+    "note",
+    "number",
+    "show",
+    "standard_output",
+]
 
 _LEAST_COLUMN = 16
 
@@ -92,7 +102,7 @@ def show(answer: Answer) -> None:
         _print(to_json(answer.data, indent=2))
         return
     width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
-    bold = sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    bold = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     for part in answer.parts:
         lines = part.lines(width) if isinstance(part, Table) else part.splitlines()
         if isinstance(part, Table) and bold and lines and not os.environ.get("NO_COLOR"):
@@ -107,8 +117,22 @@ def _print(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print a line for people on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a line for people on standard error; one that cannot be written is no failure."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        discard(2)
+
+
+def discard(descriptor: int) -> None:
+    """Send an output to nowhere, so that what is still buffered cannot fail at exit.
+
+    Args:
+        descriptor: 1 for standard output, 2 for standard error.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ The classes of task, model and optimizer are chosen first, by name; then their s
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from beliefspace.cli.arguments import parse
 from beliefspace.cli.docstrings import fields_documented
 from beliefspace.cli.names import find
 from beliefspace.core import registry
-from beliefspace.core.config import from_dict, merge
+from beliefspace.core.config import from_dict, merge, read_toml
 from beliefspace.core.errors import CorruptFile, InvalidInput
 from beliefspace.windtunnel.recipe import Recipe
 
@@ -185,13 +184,14 @@ def _file_settings(file: str | None, named: Named) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        table = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        text = Path(file).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InvalidInput(f"there is no file {file}") from None
+    except IsADirectoryError:
+        raise InvalidInput(f"{file} is a directory; expected a TOML file") from None
     except UnicodeDecodeError as error:
         raise CorruptFile(f"{file} is not text: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{file} is not valid TOML: {error}") from None
+    table = read_toml(text, file)
     for name in CHOSEN:
         kind = getattr(named, name)
         if kind is not None and isinstance(table.get(name), Mapping):

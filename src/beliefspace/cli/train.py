@@ -22,9 +22,12 @@ from beliefspace.core.errors import InvalidInput, RunExists, missing_extra
 from beliefspace.core.registry import name_of
 from beliefspace.core.statistics import mean_t
 from beliefspace.studies.arms import recipe_of
+from beliefspace.studies.results import read_result
 from beliefspace.windtunnel.recipe import Recipe
 
 __all__ = ["RunsArgument", "require_torch", "resume", "train"]
+
+_MOST_SEEDS = 10_000
 
 RunsArgument = Annotated[
     tuple[str, ...],
@@ -92,6 +95,7 @@ def train(arguments: Sequence[str]) -> Answer:
     # Counting checks that the model suits the task, before anything is made.
     parameters = recipe.model.parameters(recipe.task)
     recipes = _with_seeds(recipe, options.seeds)
+    _check_workers(options.workers)
     out = options.out or Path("runs") / f"{name_of(recipe.task)[1]}-{name_of(recipe.model)[1]}"
     if options.dry_run:
         places = [out / name for name in recipes]
@@ -109,6 +113,7 @@ def resume(arguments: Sequence[str]) -> Answer:
     options = parse(ResumeOptions, arguments, "resume", str(resume.__doc__))
     if not options.runs:
         raise InvalidInput("say which run: beliefspace resume RUN ...")
+    _check_workers(options.workers)
     runs = open_runs(options.runs)
     recipes = {run.path: recipe_of(run) for run in runs}
     if len(runs) == 1:
@@ -129,12 +134,17 @@ def require_torch() -> None:
 
 
 def _with_seeds(recipe: Recipe, seeds: int) -> dict[str, Recipe]:
-    if seeds < 1:
-        raise InvalidInput(f"there is 1 seed or more; got --seeds {seeds}")
+    if not 1 <= seeds <= _MOST_SEEDS:
+        raise InvalidInput(f"there are 1 to {_MOST_SEEDS:,} seeds; got --seeds {seeds}")
     if seeds == 1:
         return {"": recipe}
     each = range(recipe.seed, recipe.seed + seeds)
     return {f"seed-{seed}": replace(recipe, seed=seed) for seed in each}
+
+
+def _check_workers(workers: int | None) -> None:
+    if workers is not None and workers < 1:
+        raise InvalidInput(f"there is 1 worker or more; got --workers {workers}")
 
 
 def _run(recipes: Mapping[str, Recipe], out: Path, workers: int | None, as_json: bool) -> Answer:
@@ -143,7 +153,7 @@ def _run(recipes: Mapping[str, Recipe], out: Path, workers: int | None, as_json:
 
     with Progress([name or out.name for name in recipes]) as progress:
         runs = run_recipes(recipes, out, workers=workers, observe=progress.observe)
-    results = {name or out.name: run.result() for name, run in runs.items()}
+    results = {name or out.name: read_result(run).content for name, run in runs.items()}
     paths = {name or out.name: run.path for name, run in runs.items()}
     data = {
         "runs": [{"name": name, "path": paths[name], **result} for name, result in results.items()],

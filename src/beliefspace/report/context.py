@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from beliefspace.core.config import read_toml
 from beliefspace.core.errors import CorruptFile, InvalidInput
 from beliefspace.core.store import Run
-from beliefspace.report.scores import ScoreView, read_score
 from beliefspace.report.wording import clean
 from beliefspace.studies.arms import canonical, flat, setting_apart
+from beliefspace.studies.results import ScoreView, read_result
 from beliefspace.windtunnel.recipe import parse_budget
 
 _LONGEST_LABEL = 48
@@ -162,12 +162,11 @@ def _words(key: str) -> str:
 def _read(run: Run) -> RunView:
     text = run.config_toml()
     try:
-        config = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise CorruptFile(f"{run.path / 'config.toml'} is not valid TOML: {error}") from None
-    file = run.path / "result.json"
-    result = run.result() if file.exists() else None
-    score = (result or {}).get("score")
+        config = read_toml(text, str(run.path / "config.toml"))
+    except InvalidInput as error:
+        raise CorruptFile(str(error)) from None
+    has_result = (run.path / "result.json").exists()
+    found = read_result(run) if has_result and run.kind == "train" else None
     return RunView(
         name=clean(run.path.resolve().name),
         label="",
@@ -177,8 +176,17 @@ def _read(run: Run) -> RunView:
         config=config,
         environment=run.environment(),
         metrics=tuple(run.metrics()),
-        result=result,
-        score=read_score(score, file) if isinstance(score, Mapping) else None,
+        result=run.result() if has_result else None,
+        score=None if found is None else _printable(found.score),
+    )
+
+
+def _printable(score: ScoreView) -> ScoreView:
+    """Return the score with names that can stand in a page."""
+    return replace(
+        score,
+        ladder={clean(name): rung for name, rung in score.ladder.items()},
+        alternatives={clean(name): one for name, one in score.alternatives.items()},
     )
 
 

@@ -23,9 +23,9 @@ from beliefspace.core.jsonable import to_json
 from beliefspace.core.store import Run, write_atomic
 from beliefspace.report.context import Context, RunView, read_context
 from beliefspace.report.parts import Absent, Cell, Figure, Html, Part, Section, Table
-from beliefspace.report.scores import MeasureView
 from beliefspace.report.svg import draw
 from beliefspace.report.wording import clean, interval, plural, short
+from beliefspace.studies.results import MeasureView
 
 MARK = '<meta name="generator" content="beliefspace report">'
 """Stands near the start of every report, so that one is known when it is to be replaced."""

@@ -120,9 +120,7 @@ class Local(Engine):
         if failures:
             raise _error(failures)
         if stop.is_set():
-            raise Interrupted(
-                "stopped; what was saved is kept, and the same command goes on"
-            )
+            raise Interrupted("stopped; what was saved is kept, and the same command goes on")
 
 
 class _Worker:

@@ -19,6 +19,7 @@ from beliefspace.core.jsonable import jsonable
 from beliefspace.core.statistics import Comparison, Estimate, holm, mean_t, paired_comparison
 from beliefspace.core.store import Run
 from beliefspace.studies.arms import canonical, flat, recipe_of, setting_apart
+from beliefspace.studies.results import Result, read_result
 from beliefspace.windtunnel.recipe import arm_settings
 
 _MORE_IS_BETTER = ("accuracy",)
@@ -125,6 +126,7 @@ def compare(runs: Sequence[Run] | Mapping[str, Run], metric: str = "kl_bits") ->
     Raises:
         InvalidInput: fewer than two runs, an unfinished one, or one scored on another evaluation
             set.
+        CorruptFile: a result cannot be read, or belongs to another recipe than the run's.
     """
     listed = list(runs.values()) if isinstance(runs, Mapping) else list(runs)
     if len(listed) < 2:
@@ -142,7 +144,7 @@ def compare(runs: Sequence[Run] | Mapping[str, Run], metric: str = "kl_bits") ->
     less_is_better = metric not in _MORE_IS_BETTER
     worst = max if less_is_better else min
     arms = [
-        _arm(label, [(seeds[i], values[i], results[i]["training"]) for i in members], worst)
+        _arm(label, [(seeds[i], values[i], results[i].content["training"]) for i in members], worst)
         for label, members in zip(labels, groups.values(), strict=True)
     ]
     arms.sort(key=lambda arm: arm.estimate.mean, reverse=not less_is_better)
@@ -150,16 +152,16 @@ def compare(runs: Sequence[Run] | Mapping[str, Run], metric: str = "kl_bits") ->
     return ComparisonTable(metric, tuple(arms), pairs, notes)
 
 
-def _finished(run: Run) -> dict[str, Any]:
+def _finished(run: Run) -> Result:
     if run.status != "finished":
         raise InvalidInput(
             f"{run.path} is {run.status}, not finished; go on with: beliefspace resume {run.path}"
         )
-    return run.result()
+    return read_result(run)
 
 
-def _check_same_set(runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -> None:
-    hashes = [result["score"]["evaluation_hash"] for result in results]
+def _check_same_set(runs: Sequence[Run], results: Sequence[Result]) -> None:
+    hashes = [result.score.evaluation_hash for result in results]
     for run, one in zip(runs, hashes, strict=True):
         if one != hashes[0]:
             raise InvalidInput(
@@ -168,11 +170,11 @@ def _check_same_set(runs: Sequence[Run], results: Sequence[Mapping[str, Any]]) -
             )
 
 
-def _value(result: Mapping[str, Any], metric: str) -> float:
-    measures = {k: v for k, v in result["score"].items() if isinstance(v, dict) and "mean" in v}
+def _value(result: Result, metric: str) -> float:
+    measures = result.score.measures
     if metric not in measures:
         raise unknown_name("metric", metric, measures)
-    return float(measures[metric]["mean"])
+    return measures[metric].mean
 
 
 def _labels(arms: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 from beliefspace.core.store import Run
 from beliefspace.studies.arms import recipe_of
 from beliefspace.studies.bijection import TASK, recipe
+from beliefspace.studies.results import read_result
 from beliefspace.windtunnel.experiment import run_recipes
 
 __all__ = ["HEADERS", "Demo", "train_demo"]
@@ -37,7 +38,7 @@ class Demo:
 
     def results(self) -> dict[str, dict[str, Any]]:
         """Return what each run found (result.json), by arm."""
-        return {name: run.result() for name, run in self.runs.items()}
+        return {name: read_result(run).content for name, run in self.runs.items()}
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return a table as text: the arms, then the ladder from far to near."""

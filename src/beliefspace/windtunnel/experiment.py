@@ -15,7 +15,13 @@ from beliefspace.core.store import Run
 from beliefspace.runs.engines import Engine, Local
 from beliefspace.runs.units import Report, Unit
 from beliefspace.windtunnel.models.base import ModelSpec
-from beliefspace.windtunnel.recipe import Recipe, Schedule, with_explicit_steps
+from beliefspace.windtunnel.recipe import (
+    Recipe,
+    Schedule,
+    arm_settings,
+    is_time,
+    with_explicit_steps,
+)
 from beliefspace.windtunnel.tasks.base import Task
 
 Observer = Callable[[str, Mapping[str, Any]], None]
@@ -69,6 +75,8 @@ def run_recipes(
 ) -> dict[str, Run]:
     """Train named recipes side by side; finished ones are kept, stopped ones resumed.
 
+    A time budget is measured out once for all seeds of an arm, which then take as many steps.
+
     Args:
         recipes: by name; the run is at ``out/NAME`` (at ``out`` itself for the name "").
         out: directory of the whole.
@@ -84,11 +92,12 @@ def run_recipes(
         raise InvalidInput("nothing to train: there is no model or no seed")
     places = {name: _place(out, name) for name in recipes}
     unfinished = {n: r for n, r in recipes.items() if not _is_finished(places[n], r)}
+    steps = _steps(recipes, places)
     units = [
         Unit(
             name or out.name,
             f"{__name__}:train_unit",
-            to_dict(recipe),
+            {"recipe": to_dict(recipe), "steps": steps[name]},
             places[name],
             _needs(recipe),
         )
@@ -108,7 +117,33 @@ def train_unit(config: Mapping[str, Any], out: Path, report: Report) -> None:
     if (out / "run.json").exists():
         resume(out, lambda progress: report(vars(progress)))
     else:
-        train_one(from_dict(Recipe, config), out, lambda progress: report(vars(progress)))
+        recipe = from_dict(Recipe, config["recipe"])
+        train_one(recipe, out, lambda progress: report(vars(progress)), steps=config["steps"])
+
+
+def _steps(recipes: Mapping[str, Recipe], places: Mapping[str, Path]) -> dict[str, int | None]:
+    """Return the steps of each run where its time budget need not be measured out by itself.
+
+    All seeds of an arm train for as many steps: those of a run of the arm that is there, else what
+    is measured now for all of them.
+    """
+    arms: dict[str, list[str]] = {}
+    for name, recipe in recipes.items():
+        if recipe.schedule.steps is None:
+            arms.setdefault(repr(arm_settings(recipe)), []).append(name)
+    steps: dict[str, int | None] = dict.fromkeys(recipes)
+    for names in arms.values():
+        there = [name for name in names if (places[name] / "run.json").exists()]
+        if there:
+            shared = _recorded(places[there[0]]).schedule.steps
+        elif len(names) > 1 and is_time(recipes[names[0]].schedule.budget):
+            from beliefspace.windtunnel.training import resolve
+
+            shared = resolve(recipes[names[0]]).schedule.steps
+        else:
+            continue
+        steps |= dict.fromkeys(names, shared)
+    return steps
 
 
 def _place(out: Path, name: str) -> Path:
@@ -123,14 +158,17 @@ def _is_finished(place: Path, recipe: Recipe) -> bool:
     if not (place / "run.json").exists():
         Run.check_free(place)
         return False
-    run = Run.open(place)
-    found = from_toml(Recipe, run.config_toml(), where=str(place / "config.toml"))
+    found = _recorded(place)
     if recipe.schedule.steps is None:
         found = replace(found, schedule=replace(found.schedule, steps=None))
     same = {content_hash(recipe), content_hash(with_explicit_steps(recipe))}
     if content_hash(found) not in same:
         raise RunExists(f"{place} holds a run of another recipe; give another --out, or remove it")
-    return run.status == "finished"
+    return Run.open(place).status == "finished" and (place / "result.json").exists()
+
+
+def _recorded(place: Path) -> Recipe:
+    return from_toml(Recipe, Run.open(place).config_toml(), where=str(place / "config.toml"))
 
 
 def _needs(recipe: Recipe) -> tuple[str, ...]:

@@ -69,12 +69,19 @@ def parse_budget(text: str) -> Budget:
     raise unknown_name("unit of a budget", unit, [*_SECONDS, *_COUNTS])
 
 
+def is_time(budget: str) -> bool:
+    """Whether a budget has to be measured out into steps."""
+    return parse_budget(budget).unit in ("seconds", "cpu-seconds")
+
+
 @dataclass(frozen=True)
 class Schedule:
     """How many steps, of which size, at which rate.
 
     Args:
-        budget: see the module's text.
+        budget: such as "4000 steps", "20M predictions" (scored positions), "5 min" of wall clock or
+            "6 cpu-min"; a time is that of the steps alone, without start-up and scoring, and is
+            measured out once, before the first step.
         steps: the number that the budget came to, worked out when training starts; given
             beforehand, it is the budget.
         batch: sequences per step.
@@ -205,6 +212,6 @@ def arm_settings(recipe: Recipe) -> dict[str, Any]:
     """
     settings = to_dict(recipe)
     del settings["seed"], settings["hardware"]
-    if parse_budget(recipe.schedule.budget).unit in ("seconds", "cpu-seconds"):
+    if is_time(recipe.schedule.budget):
         settings["schedule"].pop("steps", None)
     return settings

@@ -69,7 +69,11 @@ Observer = Callable[[Progress], None]
 
 
 def train(
-    recipe: Recipe, out: Path, observe: Observer | None = None, checkpoint_seconds: float = 30.0
+    recipe: Recipe,
+    out: Path,
+    observe: Observer | None = None,
+    checkpoint_seconds: float = 30.0,
+    steps: int | None = None,
 ) -> Run:
     """Train one model and score it.
 
@@ -78,6 +82,7 @@ def train(
         out: the run directory to make; it must not exist, or be empty.
         observe: called at every look with the progress.
         checkpoint_seconds: wall clock between checkpoints.
+        steps: what the recipe's time budget came to, where that is known already.
 
     Returns:
         The finished run.
@@ -91,7 +96,7 @@ def train(
     check_layout(recipe.task, recipe.task.batch(rows, stream), rows)
     with threads(recipe.hardware.threads):
         Trainer(recipe).advance(0, _MANY_STEPS)
-        resolved = resolve(recipe)
+        resolved = resolve(recipe) if steps is None else _with_steps(recipe, steps)
         run = Run.create(out, "train", to_toml(resolved), environment())
         return _finish(run, resolved, observe, checkpoint_seconds)
 
@@ -145,7 +150,11 @@ def resolve(recipe: Recipe) -> Recipe:
     else:
         clock = time.process_time if budget.unit == "cpu-seconds" else time.perf_counter
         steps = budget.amount / _seconds_per_step(recipe, clock, budget.amount)
-    return replace(recipe, schedule=replace(recipe.schedule, steps=max(1, math.floor(steps))))
+    return _with_steps(recipe, max(1, math.floor(steps)))
+
+
+def _with_steps(recipe: Recipe, steps: int) -> Recipe:
+    return replace(recipe, schedule=replace(recipe.schedule, steps=steps))
 
 
 def _seconds_per_step(recipe: Recipe, clock: Callable[[], float], budget: float) -> float:

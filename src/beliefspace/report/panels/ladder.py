@@ -11,8 +11,8 @@ from beliefspace.core.registry import register
 from beliefspace.core.statistics import mean_t
 from beliefspace.report.context import Context, RunView, arms
 from beliefspace.report.parts import Absent, Cell, Row, Section, Table
-from beliefspace.report.scores import MeasuresView, MeasureView, ScoreView
 from beliefspace.report.wording import interval, short
+from beliefspace.studies.results import MeasuresView, MeasureView, ScoreView
 
 _QUANTITIES = (
     "kl_bits",

@@ -56,7 +56,7 @@ from beliefspace.windtunnel.tasks.base import (
 from beliefspace.windtunnel.tasks.finite_pool import Evidence, agreement, votes
 from beliefspace.windtunnel.tasks.orbits import stabiliser
 
-Format = Literal["A", "B"]
+Format = Literal["B", "A"]
 Keys = Literal["distinct", "repeated"]
 Mapped = Literal["bijection", "map"]
 
