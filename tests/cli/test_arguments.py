@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from beliefspace.cli.arguments import condensed, parse
+from beliefspace.cli.arguments import HelpShown, condensed, parse
 from beliefspace.core.errors import InvalidInput
 
 
@@ -53,7 +53,7 @@ def test_refusals(monkeypatch, arguments, line, columns, encoding):
 
 def test_the_width_of_the_terminal_is_left_as_it_was(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "300")
-    with pytest.raises(SystemExit):
+    with pytest.raises(HelpShown):
         parse(Options, ["--help"], "make", "Make it.")
     assert max(map(len, capsys.readouterr().out.splitlines())) == 100
     monkeypatch.delenv("COLUMNS")

@@ -12,8 +12,9 @@ import pytest
 
 import beliefspace as package
 from beliefspace.cli import catalog
+from beliefspace.cli.commands import COMMANDS
 from beliefspace.cli.console import Answer
-from beliefspace.cli.main import COMMANDS, main
+from beliefspace.cli.main import main
 from beliefspace.core.errors import BeliefspaceError, InvalidInput, missing_extra
 
 COMMAND = [sys.executable, "-m", "beliefspace.cli.main"]
@@ -125,6 +126,65 @@ def test_a_reader_that_has_seen_enough():
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 1
+
+
+@pytest.mark.parametrize(("closed", "status"), [("2>&-", 2), (">&-", 1), ("2>/dev/full", 2)])
+def test_an_output_that_is_closed_or_full(closed, status):
+    """An error never lands among the answers, and keeps its status where nobody sees it."""
+    done = subprocess.run(
+        ["bash", "-c", f'"$@" {closed}', "bash", *COMMAND, "trian"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (status, "")
+    line = "beliefspace: standard output is closed, and the answer goes there\n"
+    assert done.stderr == (line if closed == ">&-" else "")
+
+
+def test_ctrl_c_while_modules_are_imported(tmp_path):
+    """The signal comes from a stand-in for numpy, in the middle of the imports."""
+    (tmp_path / "numpy.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    done = subprocess.run(
+        [*COMMAND, "list"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "beliefspace: interrupted\n"
+
+
+def test_a_directory_that_was_removed(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(["claims"]) == 1
+    assert capsys.readouterr().err.startswith("beliefspace: the current directory was removed")
+
+
+@pytest.mark.parametrize("raised", ["sys.exit(0)", "raise GeneratorExit"])
+def test_code_that_ends_the_program_is_no_success(tmp_path, capsys, raised):
+    (tmp_path / "loading.py").write_text(f"import sys\n{raised}\n")
+    (tmp_path / "called.py").write_text(f"import sys\ndef f(x):\n    {raised}\n")
+    what = "called sys.exit" if "exit" in raised else "raised GeneratorExit"
+    loading, called = str(tmp_path / "loading.py"), f"{tmp_path / 'called.py'}:f"
+    score = ["evaluate", called, "--task", "bijection", "--task.values", "4", "--sequences", "8"]
+    for arguments, named in (
+        (["train", loading], loading),
+        (["list", "--plugin", loading], loading),
+        (score, called),
+    ):
+        assert main(arguments) == 1
+        assert capsys.readouterr() == ("", f"beliefspace: {named} {what}\n")
+
+
+def test_a_command_that_ends_the_program_is_no_success(monkeypatch, capsys):
+    """As where a task's own method does, deep inside."""
+    with_command(monkeypatch, raising(SystemExit(0)))
+    assert main(["list"]) == 1
+    assert "called sys.exit" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")

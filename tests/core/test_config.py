@@ -16,7 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beliefspace.core import registry
-from beliefspace.core.config import content_hash, from_dict, from_toml, merge, to_dict, to_toml
+from beliefspace.core.config import (
+    content_hash,
+    from_dict,
+    from_toml,
+    merge,
+    read_toml,
+    to_dict,
+    to_toml,
+)
 from beliefspace.core.errors import InvalidInput, UnknownName
 from beliefspace.core.registry import register
 
@@ -273,6 +281,12 @@ def test_an_unknown_kind_gives_the_nearest_and_a_missing_one_gives_all() -> None
 def test_a_toml_error_says_where() -> None:
     with pytest.raises(InvalidInput, match=r"c\.toml is not valid TOML: .*line 2, column 8"):
         from_toml(Sample, "count = 1\nrate = \n", where="c.toml")
+
+
+@pytest.mark.parametrize("value", [100_000 * "[", 5000 * "1"])
+def test_toml_that_python_does_not_read_is_said_to_be_none(value: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^mine\.toml is not valid TOML: "):
+        read_toml(f"value = {value}", "mine.toml")
 
 
 def test_what_would_not_come_back_is_not_written() -> None:

@@ -279,6 +279,15 @@ def test_a_file_that_fails_leaves_nothing_and_can_be_mended(tmp_path: Path) -> N
     assert load_file(file) == [("tasks", "mine")]
 
 
+def test_a_file_that_ends_the_program_leaves_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(USER_FILE + "raise SystemExit\n")
+    with pytest.raises(BeliefspaceError) as caught:
+        load_file(file)
+    assert str(caught.value) == f"{file} called sys.exit"
+    assert names("tasks") == []
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [("def f(:\n", "line 1: SyntaxError"), ("import no_such_module", "line 1: ModuleNotFound")],

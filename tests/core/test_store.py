@@ -428,6 +428,64 @@ def test_a_result_is_written_until_the_run_is_finished(run: Run) -> None:
     assert run.result() == {"kl_bits": "-inf"}
 
 
+def test_a_finished_run_whose_result_is_lost_can_go_on(run: Run) -> None:
+    run.write_result({"found": 3})
+    run.set_status("finished")
+    assert run.finished
+    (run.path / "result.json").unlink()
+    assert not run.finished
+    with pytest.raises(BeliefspaceError, match=r"no result.*go on with: beliefspace resume"):
+        run.result()
+    run.write_result({"found": 3})
+    assert run.finished
+
+
+@pytest.mark.parametrize("step", ["many", 1.0, None, True])
+def test_a_step_that_is_no_whole_number_is_corrupt(run: Run, step: object) -> None:
+    (run.path / "metrics.jsonl").write_text(json.dumps({"step": step}) + "\n")
+    with pytest.raises(CorruptFile, match=r"metrics.jsonl, line 1 has step .*a whole number"):
+        run.truncate_metrics(after_step=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("metrics.jsonl", Run.metrics),
+        ("config.toml", Run.config_toml),
+        ("result.json", Run.result),
+        ("checkpoints/step-00000001.safetensors", Run.load_checkpoint),
+    ],
+)
+def test_a_directory_in_a_file_s_place_is_corrupt(run: Run, name: str, read: Callable) -> None:
+    run.save_checkpoint(1, TENSORS, {})
+    place = run.path / name
+    place.unlink(missing_ok=True)
+    place.mkdir()
+    with pytest.raises(CorruptFile, match=f"{place} is a directory"):
+        read(run)
+
+
+@pytest.mark.parametrize("content", [100_000 * "[", '{"a": ' + 5000 * "1" + "}"])
+def test_json_that_python_does_not_read_is_corrupt(run: Run, content: str) -> None:
+    (run.path / "environment.json").write_text(content)
+    with pytest.raises(CorruptFile, match=r"environment.json is not valid JSON"):
+        run.environment()
+    (run.path / "metrics.jsonl").write_text(content + "\n")
+    with pytest.raises(CorruptFile, match=r"metrics.jsonl, line 1 is not valid JSON"):
+        run.metrics()
+
+
+def test_a_place_that_cannot_be_is_named_as_it_was_given(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for place in (loop, tmp_path / ("x" * 300), Path("/proc/beliefspace")):
+        with pytest.raises(InvalidInput) as caught:
+            Run.create(place, "train", "", {})
+        assert str(caught.value).startswith(f"cannot make a run at {place}: ")
+        assert ".tmp" not in str(caught.value)
+    assert Run.create(tmp_path / ("x" * 250), "train", "", {}).kind == "train"
+
+
 # A full disk and a killed process.
 
 
@@ -481,8 +539,9 @@ def test_other_errors_pass_and_leave_nothing(
         raise OSError(errno.EIO, "broken disk")
 
     monkeypatch.setattr(files.os, "fsync", fail)
-    with pytest.raises(OSError, match="broken disk"):
+    with pytest.raises(OSError, match="broken disk") as caught:
         write_atomic(tmp_path / "a", "x")
+    assert caught.value.filename == str(tmp_path / "a")
     assert os.listdir(tmp_path) == []
 
 

@@ -337,3 +337,14 @@ def test_a_unit_that_needs_the_script_gets_it(tmp_path):
     guarded = 'if __name__ == "__main__":\n    go("look_up", ("__main__",))'
     done = run_script(tmp_path, SCRIPT + PLUGIN.format(name="by-script") + guarded)
     assert done == (0, "running\nrunning\nPlugin\n", "")
+
+
+def test_ctrl_c_while_a_process_is_starting_is_the_parent_s_to_act_on(tmp_path):
+    """The script, which the new process runs first, stands for the imports."""
+    guarded = (
+        'if __name__ == "__main__":\n    go("write", ("__main__",))\n'
+        "else:\n    import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+    )
+    done = run_script(tmp_path, SCRIPT + guarded)
+    assert done == (0, "running\nrunning\n", "")
+    assert log(tmp_path) == ["start a", "end a"]

@@ -77,7 +77,7 @@ def writing(path: Path, size: int) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _FULL:
             # Not the temporary file beside it, which nobody asked for.
-            error.filename, error.filename2 = str(path), None
+            error.filename = str(path)
             raise
         raise NoSpace(
             f"cannot write {path}: it needs {size:,} bytes and the disk or quota is full; "

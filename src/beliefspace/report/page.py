@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import importlib
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -186,7 +187,7 @@ def _target(runs: list[Run], out: str | Path | None) -> Path:
     target = Path(out)
     if target.is_dir():
         raise InvalidInput(f"{target} is a directory; expected a file, {target / 'report.html'}")
-    derived = len(runs) == 1 and target.resolve() == own.resolve()
+    derived = len(runs) == 1 and os.path.realpath(target) == os.path.realpath(own)
     if target.exists() and not derived and not _is_report(target):
         raise InvalidInput(
             f"{target} exists and is not a beliefspace report, so it is not replaced; "

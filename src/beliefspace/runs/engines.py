@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import ModuleType
@@ -134,7 +135,8 @@ class _Worker:
         self._process: BaseProcess = context.Process(
             target=_work, args=(unit, theirs), name=unit.name, daemon=True
         )
-        with contextlib.nullcontext() if "__main__" in unit.needs else _no_script():
+        script = contextlib.nullcontext() if "__main__" in unit.needs else _no_script()
+        with script, _interrupts_held():
             self._process.start()
         theirs.close()
 
@@ -171,6 +173,7 @@ def _work(unit: Unit, connection: Connection) -> None:
     """Run a unit; its last message is None or what went wrong."""
     # A Ctrl-C reaches the whole terminal group; the parent alone decides and sends SIGTERM.
     os.setpgrp()
+    _let_go_of_interrupts()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
     def send(message: object) -> None:
@@ -253,6 +256,25 @@ def _no_script() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = script
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back, here and in a process started meanwhile: it is still being imported."""
+    # Starts with the first process, and would let go of Ctrl-C in between.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _let_go_of_interrupts() -> None:
+    """Drop a Ctrl-C that came while this process started; the next one counts."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextlib.contextmanager

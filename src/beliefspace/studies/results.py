@@ -102,7 +102,7 @@ def read_result(run: Run) -> Result:
     except KeyError as error:
         raise CorruptFile(f"{file} lacks {error.args[0]!r}") from None
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise CorruptFile(f"{file} cannot be read: {error}") from None
+        raise CorruptFile(f"{file} has not the shape of a result: {error}") from None
 
 
 def _is_of(run: Run, digest: Json) -> bool:

@@ -164,7 +164,7 @@ def _is_finished(place: Path, recipe: Recipe) -> bool:
     same = {content_hash(recipe), content_hash(with_explicit_steps(recipe))}
     if content_hash(found) not in same:
         raise RunExists(f"{place} holds a run of another recipe; give another --out, or remove it")
-    return Run.open(place).status == "finished" and (place / "result.json").exists()
+    return Run.open(place).finished
 
 
 def _recorded(place: Path) -> Recipe:

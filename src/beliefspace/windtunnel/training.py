@@ -109,7 +109,7 @@ def resume(path: Path, observe: Observer | None = None, checkpoint_seconds: floa
         RunBusy: if another process works in the directory.
     """
     run = Run.open(path)
-    if _is_done(run):
+    if run.finished:
         return run
     recipe = recipe_of(run)
     with threads(recipe.hardware.threads):
@@ -172,7 +172,7 @@ def _seconds_per_step(recipe: Recipe, clock: Callable[[], float], budget: float)
 def _finish(run: Run, recipe: Recipe, observe: Observer | None, checkpoint_seconds: float) -> Run:
     """Take the steps that are left, then score the model."""
     with run.locked():
-        if _is_done(run):
+        if run.finished:
             return run
         trainer = Trainer(recipe)
         loop = _Loop(run, recipe, trainer, _restored(run, recipe, trainer))
@@ -188,11 +188,6 @@ def _finish(run: Run, recipe: Recipe, observe: Observer | None, checkpoint_secon
             raise
         run.set_status("finished")
     return run
-
-
-def _is_done(run: Run) -> bool:
-    """Finished, and what it found is there: else the model can be scored again."""
-    return run.status == "finished" and (run.path / "result.json").exists()
 
 
 def _go_on(loop: _Loop, observe: Observer | None, checkpoint_seconds: float) -> None:
