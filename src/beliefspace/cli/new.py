@@ -165,7 +165,7 @@ def new(arguments: Sequence[str]) -> Answer:
         raise
     hints = (
         f"wrote {files[0]} and {files[1]}",
-        f"test it:  python -m pytest {files[1]}",
+        f"test it:  python -m pytest {files[1]}   (after: python -m pip install pytest)",
         f"train it: beliefspace train {files[0]} --schedule.budget 1min",
     )
     return Answer(("\n".join(hints),), {"name": name, "files": files}, options.json)
