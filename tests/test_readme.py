@@ -70,7 +70,7 @@ def test_every_command_and_example_runs(tmp_path):
     (tmp_path / "program.py").write_text(program)
     printed = run([sys.executable, "program.py"], tmp_path, environment)
     assert "| this model |" in printed
-    assert "torch.Size([64, 2, 19, 19])" in printed
+    assert "torch.Size([64, 1, 19, 19])" in printed
 
 
 def expanded(word: str, folder: Path) -> list[str]:
