@@ -44,7 +44,7 @@ _PLACES = {
 _EXTRAS = {"torch": "tunnel", "matplotlib": "plots", "jinja2": "report"}
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
+def __getattr__(name: str) -> Any:
     if name == "__version__":
         value: Any = _version()
     elif name in _PLACES:
@@ -67,7 +67,7 @@ def _version() -> str:
     return version("beliefspace") or "unknown (run from its sources, not installed)"
 
 
-def _import(place: str) -> Any:  # noqa: ANN401
+def _import(place: str) -> Any:
     module, _, name = place.partition(":")
     try:
         found = importlib.import_module(module)

@@ -44,7 +44,7 @@ def training_free_result(task: Task, quantity: str, seed: int) -> dict[str, Any]
 
 
 @lru_cache(maxsize=256)
-def _rung(task: Task, name: str, seed: int) -> Any:  # noqa: ANN401 - JSON
+def _rung(task: Task, name: str, seed: int) -> Any:
     batch = evaluation_batch(task, SEQUENCES, seed)
     rungs = ladder(task, batch)
     if name not in rungs:

@@ -165,7 +165,7 @@ def lookup(result: Mapping[str, Any], quantity: str) -> float | None:
     return None if value == -math.inf else float(value)
 
 
-def _at(result: Any, path: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
+def _at(result: Any, path: Sequence[str]) -> Any:
     for name in path:
         if not isinstance(result, Mapping) or name not in result:
             return None
@@ -265,7 +265,7 @@ def _estimate(values: list[float], first: Mapping[str, Any], quantity: str) -> E
     return Estimate(values[0], beside, 1)
 
 
-def _interval(plain: Any) -> Interval | None:  # noqa: ANN401 - JSON
+def _interval(plain: Any) -> Interval | None:
     try:
         fields = {name: float(plain[name]) for name in ("low", "high", "level")}
         interval = Interval(**fields, method=str(plain["method"]), count=int(plain["count"]))

@@ -148,7 +148,7 @@ def _fields(cls: type) -> list[dict[str, str]]:
     ]
 
 
-def _shown(hint: Any) -> str:  # noqa: ANN401
+def _shown(hint: Any) -> str:
     """Return a type as a person would say it."""
     arguments = typing.get_args(hint)
     if typing.get_origin(hint) is typing.Literal:
@@ -168,7 +168,7 @@ def _default(one: dataclasses.Field[Any]) -> str:
     return "none" if one.default is None else str(one.default)
 
 
-def _source(thing: Any) -> str:  # noqa: ANN401
+def _source(thing: Any) -> str:
     file = Path(inspect.getsourcefile(thing) or "?")
     return f"{file}:{inspect.getsourcelines(thing)[1]} ({thing.__module__})"
 

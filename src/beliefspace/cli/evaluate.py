@@ -108,7 +108,7 @@ def _predictor(what: str) -> Callable[[Any], Any]:
     if hasattr(function, "parameters"):
         return function  # a torch module, which the scoring puts into evaluation mode
 
-    def reported(inputs: Any) -> Any:  # noqa: ANN401
+    def reported(inputs: Any) -> Any:
         try:
             with no_exit(what):
                 return function(inputs)

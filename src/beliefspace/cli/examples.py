@@ -93,7 +93,7 @@ def _outcomes(outputs: CategoricalOutputs, tokens: bool) -> str:
     return f"{count}: {what} {shown}"
 
 
-def _input(value: Any) -> str:  # noqa: ANN401 - a token, or a vector of features
+def _input(value: Any) -> str:
     return " ".join(f"{number:.2f}" for number in value) if np.ndim(value) else str(value)
 
 

@@ -117,7 +117,7 @@ def _split_file(text: str) -> tuple[str | None, str]:
     return (file, name) if file.endswith(".py") else (None, text)
 
 
-def _module(place: str) -> Any:  # noqa: ANN401
+def _module(place: str) -> Any:
     if place.endswith(".py"):
         registry.load_file(place)
         wanted = str(Path(place).resolve())

@@ -173,7 +173,7 @@ def _default(name: str) -> str:
     return registry.name_of(_class_default(field_of[name]))[1]
 
 
-def _class_default(one: dataclasses.Field[Any]) -> Any:  # noqa: ANN401
+def _class_default(one: dataclasses.Field[Any]) -> Any:
     if one.default_factory is not dataclasses.MISSING:
         return one.default_factory()
     return one.default

@@ -172,7 +172,7 @@ def content_hash(config: object) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def _plain(value: Any) -> Any:
     """Return a value in plain form, unchecked: reading it back is what checks its type."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         cls = type(value)

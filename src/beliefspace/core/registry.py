@@ -108,7 +108,7 @@ def register(group: str, name: str) -> Callable[[Registered], Registered]:
     return decorate
 
 
-def resolve(group: str, name: str) -> Any:  # noqa: ANN401 - what a group holds is the group's own matter
+def resolve(group: str, name: str) -> Any:
     """Return what is registered under a name, importing only what that needs.
 
     Args:

@@ -201,7 +201,7 @@ def observe(
     return Observation(_detached(outputs), values, slopes)
 
 
-def _torch() -> Any:  # noqa: ANN401
+def _torch() -> Any:
     # The core does not depend on torch: only someone who holds a torch module comes this way.
     return importlib.import_module("torch")
 
@@ -231,5 +231,5 @@ def _gradients(loss: Tensor, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return dict(zip(values, slopes, strict=True))
 
 
-def _detached(outputs: Any) -> Any:  # noqa: ANN401
+def _detached(outputs: Any) -> Any:
     return outputs.detach() if hasattr(outputs, "detach") else outputs

@@ -122,7 +122,7 @@ class Runner(Protocol):
 
     def run(
         self,
-        inputs: Any,  # noqa: ANN401 - each runner says what it takes
+        inputs: Any,
         names: Iterable[str] = (),
         edits: Mapping[str, Edit] = NO_EDITS,
         *,
@@ -171,7 +171,7 @@ class RunnerMethods:
 
     def record(
         self,
-        inputs: Any,  # noqa: ANN401
+        inputs: Any,
         names: Iterable[str],
         *,
         gradients: Loss | None = None,
@@ -200,7 +200,7 @@ class EditedRunner(RunnerMethods):
         self._runner = runner
         self._edits = edits
 
-    def __call__(self, inputs: Any) -> Any:  # noqa: ANN401
+    def __call__(self, inputs: Any) -> Any:
         """Return the outputs alone."""
         return self.run(inputs)[0]
 
@@ -214,7 +214,7 @@ class EditedRunner(RunnerMethods):
 
     def run(
         self,
-        inputs: Any,  # noqa: ANN401
+        inputs: Any,
         names: Iterable[str] = (),
         edits: Mapping[str, Edit] = NO_EDITS,
         *,

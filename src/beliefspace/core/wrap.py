@@ -118,7 +118,7 @@ class WrappedModule(RunnerMethods):
         self._inputs = inputs
         self._outputs = outputs
 
-    def __call__(self, inputs: Any) -> Any:  # noqa: ANN401
+    def __call__(self, inputs: Any) -> Any:
         """Return the outputs alone."""
         return self.run(inputs)[0]
 
@@ -130,7 +130,7 @@ class WrappedModule(RunnerMethods):
 
     def run(
         self,
-        inputs: Any,  # noqa: ANN401
+        inputs: Any,
         names: Iterable[str] = (),
         edits: Mapping[str, Edit] = NO_EDITS,
         *,
@@ -162,7 +162,7 @@ class WrappedModule(RunnerMethods):
         )
         return seen.outputs, trace
 
-    def _forward(self, inputs: Any, tap: Tap) -> Any:  # noqa: ANN401
+    def _forward(self, inputs: Any, tap: Tap) -> Any:
         given = self._tensors(inputs) if self._inputs is None else self._inputs(inputs)
         with _hooked(self._module, self._places, tap):
             if isinstance(given, dict):
@@ -171,7 +171,7 @@ class WrappedModule(RunnerMethods):
                 result = self._module(*given if isinstance(given, tuple) else (given,))
         return result if self._outputs is None else self._outputs(result)
 
-    def _tensors(self, inputs: Any) -> Any:  # noqa: ANN401
+    def _tensors(self, inputs: Any) -> Any:
         held = next(self._module.parameters(), None)
         device = None if held is None else held.device
         return importlib.import_module("torch").as_tensor(inputs, device=device)
@@ -202,10 +202,10 @@ def _hooked(module: Module, places: Mapping[str, At], tap: Tap) -> Iterator[None
         yield
 
 
-def _hook(part: Module, name: str, place: At, tap: Tap) -> Any:  # noqa: ANN401
+def _hook(part: Module, name: str, place: At, tap: Tap) -> Any:
     """Register one hook and return its handle."""
 
-    def on_output(_part: Module, _given: Any, output: Any) -> Any:  # noqa: ANN401
+    def on_output(_part: Module, _given: Any, output: Any) -> Any:
         return _through(tap, name, place, output, place.keys)
 
     def on_input(
@@ -225,9 +225,9 @@ def _through(
     tap: Tap,
     name: str,
     place: At,
-    value: Any,  # noqa: ANN401
+    value: Any,
     keys: tuple[Key, ...],
-) -> Any:  # noqa: ANN401
+) -> Any:
     """Hand the tensor at ``keys`` inside ``value`` to the tap; return ``value`` with a new one."""
     tensor = hasattr(value, "requires_grad")
     if keys:
@@ -259,7 +259,7 @@ def _passed(tap: Tap, name: str, value: Tensor) -> Tensor:
     return tap(name, value.clone()).clone()
 
 
-def _replaced(container: Any, key: Key, new: Any) -> Any:  # noqa: ANN401
+def _replaced(container: Any, key: Key, new: Any) -> Any:
     """Return a copy of a tuple, list or mapping with one item changed."""
     if isinstance(container, tuple):
         items = list(container)

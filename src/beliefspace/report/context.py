@@ -218,7 +218,7 @@ def _shortened(label: str) -> str:
     return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
 
 
-def _value(value: Any) -> str:  # noqa: ANN401 - TOML
+def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -222,7 +222,7 @@ def _look(index: int) -> dict[str, Any]:
     return {"color": SERIES[index % len(SERIES)], "linestyle": dash}
 
 
-def _log_line(axes: Axes, x: _Values, y: _Values, **look: Any) -> None:  # noqa: ANN401
+def _log_line(axes: Axes, x: _Values, y: _Values, **look: Any) -> None:
     """Draw a line on a log axis; zeros and infinities go to the edges."""
     places, values = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     shown = np.where(np.isfinite(values) & (values > 0), values, np.nan)
