@@ -10,9 +10,8 @@ from typing import Any
 
 from beliefspace.core.errors import BeliefspaceError, InvalidInput
 from beliefspace.core.store import Run
-from beliefspace.studies.arms import recipe_of
 from beliefspace.studies.results import read_result
-from beliefspace.windtunnel.recipe import Recipe
+from beliefspace.windtunnel.recipe import Recipe, recipe_of
 
 
 @dataclass(frozen=True)

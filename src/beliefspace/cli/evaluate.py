@@ -16,9 +16,8 @@ from beliefspace.core.config import to_dict
 from beliefspace.core.errors import BeliefspaceError, InvalidInput, no_exit
 from beliefspace.core.registry import name_of
 from beliefspace.core.store import Run
-from beliefspace.studies.arms import recipe_of
 from beliefspace.studies.results import read_result
-from beliefspace.windtunnel.recipe import Evaluation, Recipe
+from beliefspace.windtunnel.recipe import Evaluation, Recipe, recipe_of
 
 if TYPE_CHECKING:
     from beliefspace.windtunnel.calibration import Measures, Score

@@ -21,9 +21,8 @@ from beliefspace.core.config import to_dict, to_toml
 from beliefspace.core.errors import InvalidInput, RunExists, missing_extra
 from beliefspace.core.registry import name_of
 from beliefspace.core.statistics import mean_t
-from beliefspace.studies.arms import recipe_of
 from beliefspace.studies.results import read_result
-from beliefspace.windtunnel.recipe import Recipe
+from beliefspace.windtunnel.recipe import Recipe, recipe_of
 
 __all__ = ["RunsArgument", "require_torch", "resume", "train"]
 

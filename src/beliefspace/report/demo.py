@@ -10,9 +10,8 @@ from beliefspace.claims.ledger import PublishedValue, published
 from beliefspace.core.jsonable import jsonable
 from beliefspace.core.registry import name_of
 from beliefspace.report.page import write_report
-from beliefspace.studies.arms import recipe_of
 from beliefspace.studies.demo import HEADERS, Demo
-from beliefspace.windtunnel.recipe import Recipe
+from beliefspace.windtunnel.recipe import Recipe, recipe_of
 from beliefspace.windtunnel.tasks.bijection import Bijection
 
 __all__ = ["DemoReport", "comparable", "report_demo"]

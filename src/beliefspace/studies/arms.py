@@ -11,26 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from beliefspace.core.config import from_toml
-from beliefspace.core.environment import code_needed
-from beliefspace.core.errors import UnknownName
-from beliefspace.core.store import Run
-from beliefspace.windtunnel.recipe import Recipe
-
-__all__ = ["canonical", "flat", "recipe_of", "setting_apart"]
-
-
-def recipe_of(run: Run) -> Recipe:
-    """Read the resolved recipe of a run; no code that the run names is loaded.
-
-    Raises:
-        UnknownName: its task or model is in a user's file, which is named, or is nowhere.
-        InvalidInput: the config is no recipe.
-    """
-    try:
-        return from_toml(Recipe, run.config_toml(), where=str(run.path / "config.toml"))
-    except UnknownName as error:
-        raise UnknownName("; ".join([str(error), *code_needed(run.environment())])) from None
+__all__ = ["canonical", "flat", "setting_apart"]
 
 
 def canonical(settings: object) -> str:

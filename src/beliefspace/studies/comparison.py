@@ -18,9 +18,9 @@ from beliefspace.core.errors import InvalidInput, unknown_name
 from beliefspace.core.jsonable import jsonable
 from beliefspace.core.statistics import Comparison, Estimate, holm, mean_t, paired_comparison
 from beliefspace.core.store import Run
-from beliefspace.studies.arms import canonical, flat, recipe_of, setting_apart
+from beliefspace.studies.arms import canonical, flat, setting_apart
 from beliefspace.studies.results import Result, read_result
-from beliefspace.windtunnel.recipe import arm_settings
+from beliefspace.windtunnel.recipe import arm_settings, recipe_of
 
 _MORE_IS_BETTER = ("accuracy",)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from beliefspace.core.store import Run
-from beliefspace.studies.arms import recipe_of
 from beliefspace.studies.bijection import TASK, recipe
 from beliefspace.studies.results import read_result
 from beliefspace.windtunnel.experiment import run_recipes
+from beliefspace.windtunnel.recipe import recipe_of
 
 __all__ = ["HEADERS", "Demo", "train_demo"]
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from beliefspace.core.config import content_hash
 from beliefspace.core.errors import CorruptFile, UnknownName
 from beliefspace.core.store import Run
-from beliefspace.studies.arms import recipe_of
+from beliefspace.windtunnel.recipe import recipe_of
 
 __all__ = ["MeasureView", "MeasuresView", "Result", "ScoreView", "read_result"]
 

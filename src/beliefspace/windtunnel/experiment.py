@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from beliefspace.core.config import content_hash, from_dict, from_toml, to_dict
+from beliefspace.core.config import content_hash, from_dict, to_dict
 from beliefspace.core.errors import InvalidInput, RunExists
 from beliefspace.core.registry import name_of
 from beliefspace.core.store import Run
@@ -20,6 +20,7 @@ from beliefspace.windtunnel.recipe import (
     Schedule,
     arm_settings,
     is_time,
+    recipe_of,
     with_explicit_steps,
 )
 from beliefspace.windtunnel.tasks.base import Task
@@ -135,7 +136,7 @@ def _steps(recipes: Mapping[str, Recipe], places: Mapping[str, Path]) -> dict[st
     for names in arms.values():
         there = [name for name in names if (places[name] / "run.json").exists()]
         if there:
-            shared = _recorded(places[there[0]]).schedule.steps
+            shared = recipe_of(Run.open(places[there[0]])).schedule.steps
         elif len(names) > 1 and is_time(recipes[names[0]].schedule.budget):
             from beliefspace.windtunnel.training import resolve
 
@@ -158,17 +159,13 @@ def _is_finished(place: Path, recipe: Recipe) -> bool:
     if not (place / "run.json").exists():
         Run.check_free(place)
         return False
-    found = _recorded(place)
+    found = recipe_of(Run.open(place))
     if recipe.schedule.steps is None:
         found = replace(found, schedule=replace(found.schedule, steps=None))
     same = {content_hash(recipe), content_hash(with_explicit_steps(recipe))}
     if content_hash(found) not in same:
         raise RunExists(f"{place} holds a run of another recipe; give another --out, or remove it")
     return Run.open(place).finished
-
-
-def _recorded(place: Path) -> Recipe:
-    return from_toml(Recipe, Run.open(place).config_toml(), where=str(place / "config.toml"))
 
 
 def _needs(recipe: Recipe) -> tuple[str, ...]:

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from beliefspace.core.checks import check_finite, check_whole
-from beliefspace.core.config import to_dict
-from beliefspace.core.errors import InvalidInput, unknown_name
+from beliefspace.core.config import from_toml, to_dict
+from beliefspace.core.environment import code_needed
+from beliefspace.core.errors import InvalidInput, UnknownName, unknown_name
+from beliefspace.core.store import Run
 from beliefspace.windtunnel.models.base import ModelSpec
 from beliefspace.windtunnel.optimizers import Muon, OptimizerSpec
 from beliefspace.windtunnel.tasks.base import Task
@@ -188,6 +190,19 @@ class Recipe:
             if not isinstance(getattr(self, part), base):
                 given = getattr(self, part)
                 raise InvalidInput(f"a recipe's {part} is a {base.__name__}; got {given!r}")
+
+
+def recipe_of(run: Run) -> Recipe:
+    """Read the resolved recipe of a run; no code that the run names is loaded.
+
+    Raises:
+        UnknownName: its task or model is in a user's file, which is named, or is nowhere.
+        InvalidInput: the config is no recipe.
+    """
+    try:
+        return from_toml(Recipe, run.config_toml(), where=str(run.path / "config.toml"))
+    except UnknownName as error:
+        raise UnknownName("; ".join([str(error), *code_needed(run.environment())])) from None
 
 
 def with_explicit_steps(recipe: Recipe) -> Recipe:

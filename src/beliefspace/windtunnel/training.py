@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from beliefspace.core.config import content_hash, from_toml, to_toml
+from beliefspace.core.config import content_hash, to_toml
 from beliefspace.core.environment import environment
 from beliefspace.core.errors import BeliefspaceError, CorruptFile, Interrupted
 from beliefspace.core.interrupts import stop_requests
@@ -27,7 +27,7 @@ from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.calibration import score
 from beliefspace.windtunnel.networks.base import Network
 from beliefspace.windtunnel.predictions import predict
-from beliefspace.windtunnel.recipe import Recipe, parse_budget, with_explicit_steps
+from beliefspace.windtunnel.recipe import Recipe, parse_budget, recipe_of, with_explicit_steps
 from beliefspace.windtunnel.tasks.layout import check_layout
 from beliefspace.windtunnel.trainer import Trainer, threads
 
@@ -114,11 +114,6 @@ def resume(path: Path, observe: Observer | None = None, checkpoint_seconds: floa
     recipe = recipe_of(run)
     with threads(recipe.hardware.threads):
         return _finish(run, recipe, observe, checkpoint_seconds)
-
-
-def recipe_of(run: Run) -> Recipe:
-    """Read the resolved recipe of a run; no code that the run names is loaded."""
-    return from_toml(Recipe, run.config_toml(), where=str(run.path / "config.toml"))
 
 
 def load(path: Path) -> Network:
