@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beliefspace.cli.console import Answer, Table, note, number
+from beliefspace.cli.examples import settings_in_words
 from beliefspace.cli.names import find_callable, open_run
 from beliefspace.cli.recipes import chosen, part, with_parts
 from beliefspace.cli.train import require_torch
@@ -18,6 +18,7 @@ from beliefspace.core.registry import name_of
 from beliefspace.core.store import Run
 from beliefspace.studies.results import read_result
 from beliefspace.windtunnel.recipe import Evaluation, Recipe, recipe_of
+from beliefspace.windtunnel.tasks.base import Task
 
 if TYPE_CHECKING:
     from beliefspace.windtunnel.calibration import Measures, Score
@@ -122,10 +123,8 @@ def _predictor(what: str) -> Callable[[Any], Any]:
     return reported
 
 
-def _parts(what: str, task: object, final: Score) -> tuple[str | Table, ...]:
-    settings = {one.name: getattr(task, one.name) for one in dataclasses.fields(task)}  # type: ignore[arg-type]
-    given = ", ".join(f"{name} {value}" for name, value in settings.items() if value is not None)
-    head = f"{what} on {name_of(task)[1]} ({given})"
+def _parts(what: str, task: Task, final: Score) -> tuple[str | Table, ...]:
+    head = f"{what} on {name_of(task)[1]} ({settings_in_words(task)})"
     rows = [_row("this model", final), *(_row(name, one) for name, one in final.ladder.items())]
     headers = ("predictor", "KL, bits", "95 % interval", "worst", "at", "entropy error, bits")
     how = f"{final.sequences:,} sequences, evaluation seed {final.seed}, mass over {final.support}"

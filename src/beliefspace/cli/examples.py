@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
+from beliefspace.core.config import to_dict
 from beliefspace.core.distributions import Categorical
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.streams import Stream
@@ -17,7 +17,7 @@ from beliefspace.windtunnel.tasks.base import (
     TokenInputs,
 )
 
-__all__ = ["example", "facts"]
+__all__ = ["example", "facts", "settings_in_words"]
 
 _MOST_ROWS = 16
 
@@ -32,7 +32,7 @@ def facts(cls: type[Task]) -> dict[str, str]:
     inputs, outputs = task.inputs, task.outputs
     tokens = isinstance(inputs, TokenInputs)
     return {
-        "at settings": _settings(task),
+        "at settings": settings_in_words(task),
         "inputs": f"[n, {task.length}] token ids 0 to {inputs.vocabulary - 1}"
         if isinstance(inputs, TokenInputs)
         else f"[n, {task.length}, {inputs.features}] real features",
@@ -70,7 +70,12 @@ def example(cls: type[Task]) -> dict[str, Any]:
             }
         rows.append({"drawn": "", "Bayes": "", "bits": ""} | row)
     columns = ["position", "input", "drawn", "Bayes", "bits"]
-    return {"task": _settings(task), "length": task.length, "columns": columns, "rows": rows}
+    return {
+        "task": settings_in_words(task),
+        "length": task.length,
+        "columns": columns,
+        "rows": rows,
+    }
 
 
 def _typical(cls: type[Task]) -> Task:
@@ -80,9 +85,10 @@ def _typical(cls: type[Task]) -> Task:
         return cls.tiny()[0]
 
 
-def _settings(task: Task) -> str:
-    values = {one.name: getattr(task, one.name) for one in dataclasses.fields(task)}  # type: ignore[arg-type]
-    return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
+def settings_in_words(task: Task) -> str:
+    """Return a task's settings as ``name value, ...``; those that are None are left out."""
+    settings = to_dict(task)
+    return ", ".join(f"{name} {value}" for name, value in settings.items() if name != "kind")
 
 
 def _outcomes(outputs: CategoricalOutputs, tokens: bool) -> str:
