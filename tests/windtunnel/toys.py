@@ -24,6 +24,7 @@ class Coin(Task):
 
     tosses: int = 5
 
+    prior = "a bias uniform on 0 to 1"
     primitives = ("accumulation",)
     inputs = TokenInputs(2)
     outputs = CategoricalOutputs((0, 1))
@@ -74,6 +75,7 @@ class NormalMean(Task):
 
     draws: int = 4
 
+    prior = "a mean from N(0, 1)"
     primitives = ("accumulation",)
     inputs = RealInputs(1)
     outputs = NormalOutputs()

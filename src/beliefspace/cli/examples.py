@@ -33,6 +33,7 @@ def facts(cls: type[Task]) -> dict[str, str]:
     tokens = isinstance(inputs, TokenInputs)
     return {
         "at settings": settings_in_words(task),
+        "prior": task.prior,
         "inputs": f"[n, {task.length}] token ids 0 to {inputs.vocabulary - 1}"
         if isinstance(inputs, TokenInputs)
         else f"[n, {task.length}, {inputs.features}] real features",

@@ -56,7 +56,7 @@ class CLASS(base.Task):
 
     coins: int = 9
     length: int = 20
-    primitives = ("accumulation",)
+    prior, primitives = "each coin alike", ("accumulation",)
     inputs, outputs = base.TokenInputs(2), base.CategoricalOutputs((0, 1))
 
     def __post_init__(self):

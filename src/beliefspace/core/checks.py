@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+from jaxtyping import Float64
+
 from beliefspace.core.errors import InvalidInput, nearest
 
 
@@ -41,3 +44,30 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
         close = nearest(str(value), choices)
         hint = f" (nearest: {close[0]})" if close else ""
         raise InvalidInput(f"{name} is one of {', '.join(choices)}; got {value!r}{hint}")
+
+
+def check_rows_of_probabilities(
+    name: str, rows: Sequence[Sequence[float]], columns: int
+) -> Float64[np.ndarray, "rows columns"]:
+    """Return rows of probabilities as an array, each scaled to sum to 1 exactly.
+
+    Args:
+        name: of the setting.
+        rows: any number of them.
+        columns: how many entries each has.
+
+    Raises:
+        InvalidInput: a row of another length, a value that is NaN, negative or infinite, or a row
+            that does not sum to 1 within 1e-6; the message has the row.
+    """
+    for number, row in enumerate(rows):
+        where = f"row {number} of {name}"
+        if len(row) != columns:
+            raise InvalidInput(f"{where} has {len(row)} entries; expected {columns}")
+        bad = [value for value in row if not (math.isfinite(value) and value >= 0)]
+        if bad:
+            raise InvalidInput(f"{where} holds {bad[0]!r}; expected probabilities, 0 to 1")
+        if abs(sum(row) - 1.0) > 1e-6:
+            raise InvalidInput(f"{where} sums to {sum(row):.9g}; expected 1")
+    table = np.array(rows, dtype=np.float64)
+    return np.asarray(table / table.sum(axis=1, keepdims=True))

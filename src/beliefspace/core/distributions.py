@@ -62,6 +62,20 @@ class Categorical:
                 f"expected 1 within {NORMALISATION_TOLERANCE}"
             )
 
+    @classmethod
+    def proportional_to(
+        cls, weights: Float64[np.ndarray, "*rows outcomes"], support: tuple[int, ...] = ()
+    ) -> Categorical:
+        """Return the distributions with these weights; 0 is impossible.
+
+        Args:
+            weights: at least 0, of positive sum, [..., outcomes]; leading axes become one.
+            support: as above.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_probs = np.log(weights / weights.sum(axis=-1, keepdims=True))
+        return cls(log_probs.reshape(-1, weights.shape[-1]), support)
+
     @property
     def rows(self) -> int:
         """How many distributions there are."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64, Int64
-from scipy.special import ndtri
+from scipy.special import gammaincinv, ndtri
 
 from beliefspace.core.errors import InvalidInput
 
@@ -84,6 +84,20 @@ class Stream:
         """Draw unit exponentials; normalised, a row of them is Dirichlet(1, ..., 1)."""
         return np.asarray(-np.log1p(-self.uniforms(step, rows, width, lane)))
 
+    def dirichlet(
+        self, step: int, rows: int, width: int, concentration: float, lane: str = ""
+    ) -> Float64[np.ndarray, "rows width"]:
+        """Draw one Dirichlet(``concentration``, ..., ``concentration``) distribution per row."""
+        if concentration == 1.0:
+            weights = self.exponentials(step, rows, width, lane)
+            return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+        # A gamma variate of small shape c underflows; Gamma(c + 1) times U^(1/c) is one, in logs.
+        first = self.uniforms(step, rows, width, lane) + 0.5 * _TO_UNIT
+        second = self.uniforms(step, rows, width, f"{lane}/power") + 0.5 * _TO_UNIT
+        logs = np.log(gammaincinv(concentration + 1.0, first)) + np.log(second) / concentration
+        weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
     def generator(self, step: int = 0, row: int = 0, lane: str = "") -> np.random.Generator:
         """Return a numpy generator of its own for one row, for draws of unknown number."""
         return np.random.Generator(self._philox(lane, step, row + 1))
@@ -97,3 +111,13 @@ class Stream:
         key = np.frombuffer(hashlib.blake2b(name, digest_size=16).digest(), dtype=np.uint64)
         counter = np.array([0, 0, step, high], dtype=np.uint64)
         return np.random.Philox(key=key, counter=counter)
+
+
+def pick(
+    probabilities: Float64[np.ndarray, "*rows outcomes"], uniforms: Float64[np.ndarray, "*rows"]
+) -> Int64[np.ndarray, "*rows"]:
+    """Turn uniforms on [0, 1) into outcomes of given probabilities; one of 0 is never picked."""
+    thresholds = np.cumsum(probabilities, axis=-1)
+    # The last threshold may miss 1 by rounding; scaled, no uniform is beyond it.
+    scaled = uniforms[..., None] * thresholds[..., -1:]
+    return np.asarray((scaled >= thresholds).sum(axis=-1), dtype=np.int64)

@@ -102,8 +102,15 @@ class Task(ABC):
 
     group: ClassVar[str] = "tasks"
 
-    prefix: ClassVar[int] = 0
-    """Header positions at the start of each sequence, visible to all others in both directions."""
+    @property
+    @abstractmethod
+    def prior(self) -> str:
+        """What is drawn for a sequence, and how: the prior over the latent, in words."""
+
+    @property
+    def prefix(self) -> int:
+        """Header positions at the start, visible to all others in both directions."""
+        return 0
 
     @property
     @abstractmethod

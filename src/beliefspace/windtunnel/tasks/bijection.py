@@ -37,7 +37,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Int64
 
 from beliefspace.core.checks import check_choice, check_whole
 from beliefspace.core.distributions import Categorical
@@ -127,6 +127,13 @@ class Bijection(Task):
     def shown(self) -> int:
         """Pairs in a sequence, L."""
         return self.values if self.pairs is None else self.pairs
+
+    @property
+    def prior(self) -> str:
+        """Uniform over all mappings of the kind, or over the members of the pool."""
+        kind = "bijections of keys onto values" if self.mapping == "bijection" else "maps to values"
+        among = "all" if self.pool is None else f"a pool of {self.pool}"
+        return f"uniform over {among} {kind}"
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
@@ -230,7 +237,7 @@ class Bijection(Task):
                     if all(hypothesis[key] == value - first_value for key, value in shown):
                         votes[hypothesis[tokens[position]]] += 1
                 rows.append(votes)
-        return _normalised(np.array(rows, dtype=np.float64), self.outputs.support)
+        return Categorical.proportional_to(np.array(rows, dtype=np.float64), self.outputs.support)
 
     def _every_latent(self) -> Iterator[tuple[int, ...]]:
         if self.pool is not None:
@@ -281,13 +288,17 @@ class Bijection(Task):
     def _predictive(self, pairs: Pairs) -> Categorical:
         if self.pool is None:
             return self._full_prior(pairs)
-        return _normalised(votes(_pool(self), _evidence(pairs)), self.outputs.support)
+        return Categorical.proportional_to(
+            votes(_pool(self), _evidence(pairs)), self.outputs.support
+        )
 
     def _belief(self, pairs: Pairs) -> Categorical:
         """Posterior over the pool's members; else over the value of the key in question."""
         if self.pool is None:
             return self._predictive(pairs)
-        return _normalised(agreement(_pool(self), _evidence(pairs)), tuple(range(self.pool)))
+        return Categorical.proportional_to(
+            agreement(_pool(self), _evidence(pairs)), tuple(range(self.pool))
+        )
 
     def _full_prior(self, pairs: Pairs) -> Categorical:
         seen = self._seen_values(pairs)
@@ -295,7 +306,7 @@ class Bijection(Task):
         value = np.take_along_axis(pairs.table, pairs.queries, axis=1)
         certain = np.arange(self.values) == value[:, :, None]
         free = np.where(_seen_keys(pairs)[:, :, None], certain, free)
-        return _normalised(free.astype(np.float64), self.outputs.support)
+        return Categorical.proportional_to(free.astype(np.float64), self.outputs.support)
 
     def _seen_values(self, pairs: Pairs) -> Bool[np.ndarray, "n S V"]:
         rows, queries = pairs.queries.shape
@@ -337,14 +348,6 @@ def _seen_keys(pairs: Pairs) -> Bool[np.ndarray, "n S"]:
 
 def _evidence(pairs: Pairs) -> Evidence:
     return Evidence(pairs.keys, pairs.values, pairs.queries)
-
-
-def _normalised(
-    weights: Float64[np.ndarray, "*rows outcomes"], support: tuple[int, ...]
-) -> Categorical:
-    with np.errstate(divide="ignore"):
-        log_probs = np.log(weights / weights.sum(axis=-1, keepdims=True))
-    return Categorical(log_probs.reshape(-1, weights.shape[-1]), support)
 
 
 def _latents(task: Bijection, rows: int, stream: Stream, step: int) -> Int64[np.ndarray, "n V"]:

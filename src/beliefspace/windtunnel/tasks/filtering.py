@@ -1,0 +1,64 @@
+"""What a task offers whose exact belief is a filter: each observation updates the one before.
+
+Two questions can be asked of a model on such a task, and their answers can disagree (see
+:mod:`beliefspace.windtunnel.memory`): how much of the past its error needs, and how far back its
+belief really changes when an observation does.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool
+
+from beliefspace.core.streams import Stream
+from beliefspace.windtunnel.tasks.base import Batch, Predictive, Task
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Sequences in which the observation at one step was replaced by another.
+
+    Attributes:
+        batch: the sequences that stay possible, with their exact answers.
+        kept: which rows of the original batch those are, ``[n]``.
+    """
+
+    batch: Batch
+    kept: Bool[np.ndarray, " n"]
+
+
+class FilteringTask(Task):
+    """A task whose sequences hold one observation a step, each step scored once, in order."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """Observations of a sequence, K."""
+
+    @property
+    @abstractmethod
+    def restarts(self) -> tuple[str, ...]:
+        """The beliefs that a windowed filter can start from: "stationary", "uniform"."""
+
+    @abstractmethod
+    def windowed(self, batch: Batch, window: int, restart: str) -> Predictive:
+        """Return the predictive of the exact filter that saw the last observations only.
+
+        Args:
+            batch: the sequences.
+            window: how many observations it sees, at least 1; from K on it is exact.
+            restart: what it believes just before the first of them, one of :attr:`restarts`.
+        """
+
+    @abstractmethod
+    def changed(self, batch: Batch, step: int, stream: Stream) -> Changed:
+        """Return the sequences with the observation at ``step`` (0 ... K - 1) replaced.
+
+        Args:
+            batch: the sequences.
+            step: of the observation.
+            stream: where the other observation is drawn from.
+        """
