@@ -8,6 +8,7 @@ belief really changes when an observation does.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,13 +45,15 @@ class FilteringTask(Task):
         """The beliefs that a windowed filter can start from: "stationary", "uniform"."""
 
     @abstractmethod
-    def windowed(self, batch: Batch, window: int, restart: str) -> Predictive:
-        """Return the predictive of the exact filter that saw the last observations only.
+    def windows(self, batch: Batch, restart: str) -> Iterator[Predictive]:
+        """Yield the predictive of filters that saw the last 1, 2, ... K observations only.
+
+        The last, and any whose window covers all observations so far, is exact.
 
         Args:
             batch: the sequences.
-            window: how many observations it sees, at least 1; from K on it is exact.
-            restart: what it believes just before the first of them, one of :attr:`restarts`.
+            restart: what a filter believes just before the first observation that it sees, one of
+                :attr:`restarts`.
         """
 
     @abstractmethod

@@ -1,0 +1,229 @@
+"""The forward algorithm for hidden Markov chains, for many sequences at once, exact in log space.
+
+Symbols:
+    n      sequences
+    K      observations of each
+    S      hidden states
+    p_1    probability of each state at the first observation          ``start``, [S]
+    T      T[s, s'] = P(next state s' | state s)                        ``transition``
+    l_t    log P(o_t | state s)                                        ``log_likelihood``, [n, K, S]
+    b_t    log P(state at t | o_1 ... o_t): the belief                 [n, K, S]
+    e_t    log P(o_1 ... o_t): the evidence                            [n, K]
+
+There is no transition before the first observation: b_1 + e_1 = log p_1 + l_1, and then
+b_t(s') + e_t = l_t(s') + e_{t-1} + log sum_s exp(b_{t-1}(s)) T[s, s']. (Rabiner, Proc. IEEE 77,
+1989.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from beliefspace.core.errors import InvalidInput
+
+Transition = Float64[np.ndarray, "S S"] | Float64[np.ndarray, "n S S"]
+LogStates = Float64[np.ndarray, "n K S"]
+
+_CHUNK = 1024  # sequences whose arrays stay in a core's cache together
+_RESCALED_EVERY = 4
+_SMALLEST = 1e-280  # below this, products lose digits: such sequences are done again in log space
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """What a filter knows after each observation.
+
+    Attributes:
+        belief: log P(state at t | o_1 ... o_t), nats, exactly -inf for an impossible state; NaN
+            where the observations are impossible.
+        evidence: log P(o_1 ... o_t), nats, -inf where they are impossible.
+    """
+
+    belief: LogStates
+    evidence: Float64[np.ndarray, "n K"]
+
+    @property
+    def joint(self) -> LogStates:
+        """Log P(state at t, o_1 ... o_t), nats."""
+        possible = np.isfinite(self.evidence)[..., None]
+        return np.where(possible, self.belief + self.evidence[..., None], -np.inf)
+
+    def checked(self) -> Filtered:
+        """Return this, if every observation is possible.
+
+        Raises:
+            InvalidInput: an observation has probability zero after those before it; the message has
+                the sequence and the position.
+        """
+        impossible = np.argwhere(np.isneginf(self.evidence))
+        if len(impossible):
+            row, position = impossible[0]
+            raise InvalidInput(
+                f"the observation at position {position} of sequence {row} has probability zero "
+                "after those before it; expected sequences that the model can produce"
+            )
+        return self
+
+
+def forward(
+    start: Float64[np.ndarray, " S"], transition: Transition, log_likelihood: LogStates
+) -> Filtered:
+    """Filter many sequences.
+
+    Args:
+        start: probabilities of the first state, [S].
+        transition: rows of probabilities, one matrix for all sequences or one for each.
+        log_likelihood: nats, [n, K, S].
+    """
+    sequences, steps, states = log_likelihood.shape
+    belief, evidence = np.empty_like(log_likelihood), np.empty((sequences, steps))
+    # New memory is slow to touch for the first time, so all parts share these two arrays.
+    shared = np.empty((2, steps, states, min(sequences, _CHUNK)))
+    for first in range(0, sequences, _CHUNK):
+        part = slice(first, first + _CHUNK)
+        logs = log_likelihood[part]
+        own = transition if transition.ndim == 2 else transition[part]
+        work = shared if len(logs) == shared.shape[3] else np.empty((2, steps, states, len(logs)))
+        belief[part], evidence[part] = _chunk(start, own, logs, work)
+    return Filtered(belief, evidence)
+
+
+def normalised(joint: LogStates) -> Filtered:
+    """Turn log P(state at t, observations so far) into belief and evidence."""
+    evidence = log_sum(joint)
+    with np.errstate(invalid="ignore"):
+        return Filtered(joint - evidence[..., None], evidence)
+
+
+def windows(
+    start: Float64[np.ndarray, " S"],
+    restart: Float64[np.ndarray, "#n S"],
+    transition: Transition,
+    log_likelihood: LogStates,
+) -> Iterator[LogStates]:
+    """Yield the log joints of filters that saw the last 1, 2, ... K observations only.
+
+    Args:
+        start: as above; a window that reaches back to the first observation starts there, exactly.
+        restart: probabilities of the state at the first observation of any other window.
+        transition: as above.
+        log_likelihood: as above.
+    """
+    before = np.broadcast_to(restart[:, None, :], log_likelihood.shape).copy()
+    before[:, 0] = start
+    log_transition = _log(transition)
+    if log_transition.ndim == 3:
+        log_transition = log_transition[:, None]
+    window = _log(before) + log_likelihood
+    yield window
+    for _ in range(1, window.shape[1]):
+        # The window of one more observation that ends here is the last one that ended a step ago.
+        longer = _advanced(window[:, :-1], log_transition) + log_likelihood[:, 1:]
+        window = np.concatenate([window[:, :1], longer], axis=1)
+        yield window
+
+
+def stationary(transition: Float64[np.ndarray, "*n S S"]) -> Float64[np.ndarray, "*n S"]:
+    """Return the share of time spent in each state in the long run, from a uniform start, [..., S].
+
+    For an irreducible chain it is the stationary law, whatever the start.
+    """
+    power = 0.5 * (transition + np.eye(transition.shape[-1]))  # lazy: no period to oscillate with
+    for _ in range(40):
+        power = power @ power
+        power /= power.sum(axis=-1, keepdims=True)
+    return np.asarray(power.mean(axis=-2))
+
+
+def log_sum(logs: Float64[np.ndarray, "*rows S"]) -> Float64[np.ndarray, "*rows"]:
+    """Return log of the sum of exponentials over the last axis; -inf where all are -inf."""
+    top = logs.max(axis=-1)
+    top = np.where(np.isneginf(top), 0.0, top)
+    return np.asarray(_log(np.exp(logs - top[..., None]).sum(axis=-1)) + top)
+
+
+def _chunk(
+    start: Float64[np.ndarray, " S"],
+    transition: Transition,
+    log_likelihood: LogStates,
+    work: Float64[np.ndarray, "2 K S n"],
+) -> tuple[LogStates, Float64[np.ndarray, "n K"]]:
+    """Work in products of probabilities, and again in logs where they came near to underflow.
+
+    All terms are positive, so products lose no digits as long as they stay in range.
+    """
+    likelihood, products = work
+    likelihood[:] = log_likelihood.transpose(1, 2, 0)
+    top = likelihood.max(axis=1)
+    top[np.isneginf(top)] = 0.0
+    likelihood -= top[:, None, :]
+    np.exp(likelihood, out=likelihood)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = _fill(products, start, transition, likelihood)
+        total = products.sum(axis=1)
+        evidence = (np.log(total) + scale + top.cumsum(axis=0)).T
+        smallest = products.min(axis=(0, 1))
+        products /= total[:, None, :]
+        belief = np.log(products, out=products).transpose(2, 0, 1)
+    small = np.flatnonzero(~(smallest >= _SMALLEST))
+    if len(small):
+        own = transition if transition.ndim == 2 else transition[small]
+        again = normalised(_in_logs(start, own, log_likelihood[small]))
+        belief[small], evidence[small] = again.belief, again.evidence
+    return belief, evidence
+
+
+def _fill(
+    products: Float64[np.ndarray, "K S n"],
+    start: Float64[np.ndarray, " S"],
+    transition: Transition,
+    likelihood: Float64[np.ndarray, "K S n"],
+) -> Float64[np.ndarray, "K n"]:
+    """Fill in the scaled probabilities and return the log of each scale.
+
+    Sequences are the fastest axis: each operation runs over contiguous memory.
+    """
+    scale = np.zeros((len(likelihood), likelihood.shape[2]))
+    one = transition.ndim == 2
+    matrix = transition.T if one else np.ascontiguousarray(transition.transpose(1, 2, 0))
+    np.multiply(start[:, None], likelihood[0], out=products[0])
+    for t in range(1, len(products)):
+        before, now = products[t - 1], products[t]
+        scale[t] = scale[t - 1]
+        if t % _RESCALED_EVERY == 0:
+            total = before.sum(axis=0)
+            before = before / total
+            scale[t] += np.log(total)
+        if one:
+            np.matmul(matrix, before, out=now)
+        else:
+            np.einsum("sn,stn->tn", before, matrix, out=now)
+        now *= likelihood[t]
+    return scale
+
+
+def _in_logs(
+    start: Float64[np.ndarray, " S"], transition: Transition, log_likelihood: LogStates
+) -> LogStates:
+    joint = np.empty_like(log_likelihood)
+    joint[:, 0] = _log(start) + log_likelihood[:, 0]
+    log_transition = _log(transition)
+    for t in range(1, joint.shape[1]):
+        joint[:, t] = _advanced(joint[:, t - 1], log_transition) + log_likelihood[:, t]
+    return joint
+
+
+def _advanced(
+    logs: Float64[np.ndarray, "*rows S"], log_transition: Float64[np.ndarray, "*#rows S S"]
+) -> Float64[np.ndarray, "*rows S"]:
+    """Take a log belief one transition further."""
+    return log_sum((logs[..., :, None] + log_transition).swapaxes(-1, -2))
+
+
+def _log(values: Float64[np.ndarray, "*any"]) -> Float64[np.ndarray, "*any"]:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(values))
