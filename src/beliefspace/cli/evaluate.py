@@ -125,10 +125,11 @@ def _predictor(what: str) -> Callable[[Any], Any]:
 
 def _parts(what: str, task: Task, final: Score) -> tuple[str | Table, ...]:
     head = f"{what} on {name_of(task)[1]} ({settings_in_words(task)})"
-    rows = [_row("this model", final), *(_row(name, one) for name, one in final.ladder.items())]
+    rows = [_row(name, one) for name, one in final.ranked()]
     headers = ("predictor", "KL, bits", "95 % interval", "worst", "at", "entropy error, bits")
     how = f"{final.sequences:,} sequences, evaluation seed {final.seed}, mass over {final.support}"
-    return head, "", Table(headers, tuple(rows)), "", how
+    memory = () if final.memory is None else (str(final.memory),)
+    return head, "", Table(headers, tuple(rows)), "", *memory, how
 
 
 def _row(name: str, one: Measures) -> tuple[str, ...]:

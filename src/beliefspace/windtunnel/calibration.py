@@ -32,8 +32,10 @@ from beliefspace.core.jsonable import jsonable
 from beliefspace.core.statistics import Interval, curve_bootstrap
 from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.ladder import ladder
+from beliefspace.windtunnel.memory import Memory, measure_memory
 from beliefspace.windtunnel.predictions import Predictor, predict
 from beliefspace.windtunnel.tasks.base import Batch, Predictive, Task
+from beliefspace.windtunnel.tasks.filtering import FilteringTask
 from beliefspace.windtunnel.tasks.layout import check_layout
 
 _MORE_IS_BETTER = ("accuracy",)
@@ -88,6 +90,7 @@ class Score(Measures):
         ladder: measures of the reference predictors.
         alternatives: KL(other exact posterior || model), where the task has other priors to compare
             with.
+        memory: how far back the predictor remembers, where the exact belief is a filter.
         support: "outcomes" or "vocabulary": what the predictor spreads its mass over.
         sequences: size of the evaluation set.
         seed: its seed.
@@ -98,19 +101,37 @@ class Score(Measures):
     bayes_entropy_bits: tuple[float, ...]
     ladder: Mapping[str, Measures]
     alternatives: Mapping[str, Measure]
+    memory: Memory | None
     support: str
     sequences: int
     seed: int
     evaluation_hash: str
+
+    @property
+    def window_equivalent(self) -> int | None:
+        """Observations that a filter as near to Bayes sees; None where there is no filter.
+
+        With the task's first restart; see :mod:`beliefspace.windtunnel.memory`.
+        """
+        return None if self.memory is None else next(iter(self.memory.window_equivalent.values()))
+
+    @property
+    def place(self) -> tuple[str | None, str | None]:
+        """The predictors of the ladder next above and next below this one, by KL."""
+        kl = self.kl_bits.mean
+        nearer = {n: one.kl_bits.mean for n, one in self.ladder.items() if one.kl_bits.mean < kl}
+        farther = {n: one.kl_bits.mean for n, one in self.ladder.items() if one.kl_bits.mean >= kl}
+        above = max(nearer, key=lambda name: nearer[name], default=None)
+        return above, min(farther, key=lambda name: farther[name], default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON (infinities as strings)."""
         return cast("dict[str, Any]", jsonable(self))
 
     def to_markdown(self) -> str:
-        """Return a table: this predictor first, then the ladder."""
+        """Return a table, nearest to Bayes first, this predictor at its place on the ladder."""
         lines = [f"| {' | '.join(row)} |" for row in (_HEAD, ("---",) * len(_HEAD), *self._rows())]
-        return "\n".join(lines)
+        return "\n".join(lines if self.memory is None else [*lines, "", str(self.memory)])
 
     def __repr__(self) -> str:
         return self.to_markdown()
@@ -119,11 +140,17 @@ class Score(Measures):
         cells = [[html.escape(cell) for cell in row] for row in self._rows()]
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in _HEAD)
         body = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in cells)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return table if self.memory is None else f"{table}<p>{html.escape(str(self.memory))}</p>"
+
+    def ranked(self) -> list[tuple[str, Measures]]:
+        """Return this predictor, as "this model", and the ladder, the nearest to Bayes first."""
+        everyone: list[tuple[str, Measures]] = [("this model", self), *self.ladder.items()]
+        return sorted(everyone, key=lambda one: one[1].kl_bits.mean)
 
     def _rows(self) -> list[tuple[str, ...]]:
         rows = []
-        for name, one in [("this model", self), *self.ladder.items()]:
+        for name, one in self.ranked():
             leaked = sum(part.mean for part in (one.leaked_inside, one.leaked_outside) if part)
             numbers = (one.kl_bits.mean, one.entropy_error_bits.mean, one.kl_bits.worst, leaked)
             rows.append((name, *(f"{number:.3g}" for number in numbers)))
@@ -163,12 +190,17 @@ def score(predictor: Predictor, task: Task, sequences: int = 2048, seed: int = 0
         name: _aligned(exact, believed).kl_bits(believed)
         for name, exact in task.alternatives(batch).items()
     }
+    own = measure(believed, batch, seed)
+    memory = None
+    if isinstance(task, FilteringTask):
+        memory = measure_memory(predictor, task, batch, own.kl_bits.mean, seed)
     return Score(
-        **vars(measure(believed, batch, seed)),
+        **vars(own),
         positions=tuple(np.unique(batch.columns).tolist()),
         bayes_entropy_bits=_summaries(bayes, batch, seed)["entropy"].by_position,
         ladder={name: measure(rung, batch, seed) for name, rung in ladder(task, batch).items()},
         alternatives=_summaries(others, batch, seed) if others else {},
+        memory=memory,
         support="vocabulary" if whole else "outcomes",
         sequences=sequences,
         seed=seed,

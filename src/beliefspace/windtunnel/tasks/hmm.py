@@ -248,17 +248,20 @@ class HMM(FilteringTask):
     def ladder(self, batch: Batch) -> Mapping[str, Categorical]:
         """Filters that saw the last w observations only.
 
-        They start from a uniform law of the state, or from the stationary one; so the first of each
-        kind is the emission alone, and emission x stationary law.
+        They start from a uniform law of the state, or from the stationary one; "window-1" is the
+        emission alone. "emission x stationary" takes the stationary law at the first symbol too,
+        where the state is in fact uniform.
         """
         rungs = {}
         for restart in self.restarts:
-            for window, predictive in enumerate(self.windows(batch, restart), start=1):
+            suffix = "" if restart == "uniform" else f" {restart}"
+            windows = enumerate(self.windows(batch, restart), start=1)
+            for window, predictive in itertools.islice(windows, max(_WINDOWS)):
                 if window in _WINDOWS and window < self.steps:
-                    suffix = "" if restart == "uniform" else f" {restart}"
                     rungs[f"window-{window}{suffix}"] = predictive
-                if window == max(_WINDOWS):
-                    break
+        if "stationary" in self.restarts:
+            observed = self._observed(batch.latent)
+            rungs["emission x stationary"] = self._answer(observed, observed.memoryless())
         return rungs
 
     def windows(self, batch: Batch, restart: str) -> Iterator[Categorical]:

@@ -74,6 +74,12 @@ class Observed:
         for joint in windows(self._start, law, self._transition, self._log_likelihood):
             yield self._mixed(joint)
 
+    def memoryless(self) -> LogBelief:
+        """Return the belief from the stationary law and each observation alone."""
+        with np.errstate(divide="ignore"):
+            law = np.log(self._repeated(stationary(self.parameters.transition)))
+        return self._mixed(law[:, None] + self._log_likelihood)
+
     def next_symbol(self, belief: LogBelief) -> Float64[np.ndarray, "n K O"]:
         """Return log P(next symbol) under a belief."""
         with np.errstate(divide="ignore"):
