@@ -17,18 +17,20 @@ b_t(s') + e_t = l_t(s') + e_{t-1} + log sum_s exp(b_{t-1}(s)) T[s, s']. (Rabiner
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from beliefspace.core.errors import InvalidInput
 
 Transition = Float64[np.ndarray, "S S"] | Float64[np.ndarray, "n S S"]
 LogStates = Float64[np.ndarray, "n K S"]
+Likelihood = Float64[np.ndarray, "S K m"]
+Rows = Int64[np.ndarray, " rows"]
 
-_CHUNK = 1024  # sequences whose arrays stay in a core's cache together
+_IN_CACHE = 2**17  # entries of transition matrices that are worked on together
 _RESCALED_EVERY = 4
 _SMALLEST = 1e-280  # below this, products lose digits: such sequences are done again in log space
 
@@ -72,24 +74,48 @@ class Filtered:
 def forward(
     start: Float64[np.ndarray, " S"], transition: Transition, log_likelihood: LogStates
 ) -> Filtered:
-    """Filter many sequences.
+    """Filter many sequences of any kind of observations.
 
     Args:
         start: probabilities of the first state, [S].
         transition: rows of probabilities, one matrix for all sequences or one for each.
         log_likelihood: nats, [n, K, S].
     """
-    sequences, steps, states = log_likelihood.shape
-    belief, evidence = np.empty_like(log_likelihood), np.empty((sequences, steps))
-    # New memory is slow to touch for the first time, so all parts share these two arrays.
-    shared = np.empty((2, steps, states, min(sequences, _CHUNK)))
-    for first in range(0, sequences, _CHUNK):
-        part = slice(first, first + _CHUNK)
-        logs = log_likelihood[part]
-        own = transition if transition.ndim == 2 else transition[part]
-        work = shared if len(logs) == shared.shape[3] else np.empty((2, steps, states, len(logs)))
-        belief[part], evidence[part] = _chunk(start, own, logs, work)
-    return Filtered(belief, evidence)
+    top = log_likelihood.max(axis=2)
+    top[np.isneginf(top)] = 0.0
+
+    def likelihood(part: slice) -> Likelihood:
+        scaled = np.exp(log_likelihood[part] - top[part, :, None])
+        return np.asarray(scaled.transpose(2, 1, 0))
+
+    found = _filtered(start, transition, likelihood, log_likelihood.__getitem__, top.shape)
+    return Filtered(found.belief, found.evidence + top.cumsum(axis=1))
+
+
+def forward_symbols(
+    start: Float64[np.ndarray, " S"],
+    transition: Transition,
+    emission: Float64[np.ndarray, "n S O"],
+    symbols: Int64[np.ndarray, "n K"],
+) -> Filtered:
+    """Filter many sequences of symbols; each has its own emission matrix."""
+    _, states, count = emission.shape
+    steps = symbols.shape[1]
+
+    def likelihood(part: slice) -> Likelihood:
+        seen = symbols[part]
+        place = seen.T + np.arange(0, len(seen) * count, count)
+        found = np.empty((states, steps, len(seen)))
+        for state, one in enumerate(found):
+            # Clipping is faster than checking, and the symbols are in range.
+            np.ravel(emission[part, state]).take(place, out=one, mode="clip")
+        return found
+
+    def logs(rows: Rows) -> LogStates:
+        own = np.arange(len(rows))[:, None]
+        return _log(emission[rows].transpose(0, 2, 1)[own, symbols[rows]])
+
+    return _filtered(start, transition, likelihood, logs, symbols.shape)
 
 
 def normalised(joint: LogStates) -> Filtered:
@@ -146,51 +172,74 @@ def log_sum(logs: Float64[np.ndarray, "*rows S"]) -> Float64[np.ndarray, "*rows"
     return np.asarray(_log(np.exp(logs - top[..., None]).sum(axis=-1)) + top)
 
 
-def _chunk(
+def _filtered(
     start: Float64[np.ndarray, " S"],
     transition: Transition,
-    log_likelihood: LogStates,
-    work: Float64[np.ndarray, "2 K S n"],
-) -> tuple[LogStates, Float64[np.ndarray, "n K"]]:
+    likelihood: Callable[[slice], Likelihood],
+    log_likelihood: Callable[[Rows], LogStates],
+    shape: tuple[int, int],
+) -> Filtered:
     """Work in products of probabilities, and again in logs where they came near to underflow.
 
-    All terms are positive, so products lose no digits as long as they stay in range.
+    All terms are positive, so products lose no digits as long as they stay in range. Sequences are
+    the fastest axis throughout: each operation runs over contiguous memory.
+
+    Args:
+        start: as above.
+        transition: as above.
+        likelihood: of a part of the sequences; a common factor of a column does not matter.
+        log_likelihood: of the sequences that are done again.
+        shape: n, K.
     """
-    likelihood, products = work
-    likelihood[:] = log_likelihood.transpose(1, 2, 0)
-    top = likelihood.max(axis=1)
-    top[np.isneginf(top)] = 0.0
-    likelihood -= top[:, None, :]
-    np.exp(likelihood, out=likelihood)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scale = _fill(products, start, transition, likelihood)
-        total = products.sum(axis=1)
-        evidence = (np.log(total) + scale + top.cumsum(axis=0)).T
-        smallest = products.min(axis=(0, 1))
-        products /= total[:, None, :]
-        belief = np.log(products, out=products).transpose(2, 0, 1)
-    small = np.flatnonzero(~(smallest >= _SMALLEST))
-    if len(small):
-        own = transition if transition.ndim == 2 else transition[small]
-        again = normalised(_in_logs(start, own, log_likelihood[small]))
-        belief[small], evidence[small] = again.belief, again.evidence
-    return belief, evidence
+    sequences, steps = shape
+    states = len(start)
+    logs, evidence = np.empty((steps, states, sequences)), np.empty((steps, sequences))
+    most = max(64, _IN_CACHE // states**2)
+    for first in range(0, sequences, most):
+        part = slice(first, first + most)
+        products = logs[:, :, part]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scale = _fill(products, start, _of(transition, part), likelihood(part))
+            log_total = np.log(products.sum(axis=1))
+            small = first + _columns_below(products, _SMALLEST)
+            np.log(products, out=products)
+            products -= log_total[:, None, :]
+        evidence[:, part] = log_total + scale
+        if len(small):
+            again = normalised(_in_logs(start, _of(transition, small), log_likelihood(small)))
+            logs[:, :, small], evidence[:, small] = (
+                again.belief.transpose(1, 2, 0),
+                again.evidence.T,
+            )
+    return Filtered(logs.transpose(2, 0, 1), evidence.T)
+
+
+def _columns_below(values: Float64[np.ndarray, "K S m"], bound: float) -> Rows:
+    """The columns that hold a value below a bound, or no number."""
+    if values.min() >= bound:
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero(~(values.min(axis=(0, 1)) >= bound))
+
+
+def _of(transition: Transition, part: slice | Rows) -> Transition:
+    """The transitions of some sequences."""
+    return transition if transition.ndim == 2 else transition[part]
 
 
 def _fill(
     products: Float64[np.ndarray, "K S n"],
     start: Float64[np.ndarray, " S"],
     transition: Transition,
-    likelihood: Float64[np.ndarray, "K S n"],
+    likelihood: Likelihood,
 ) -> Float64[np.ndarray, "K n"]:
     """Fill in the scaled probabilities and return the log of each scale.
 
     Sequences are the fastest axis: each operation runs over contiguous memory.
     """
-    scale = np.zeros((len(likelihood), likelihood.shape[2]))
+    scale = np.zeros(likelihood.shape[1:])
     one = transition.ndim == 2
     matrix = transition.T if one else np.ascontiguousarray(transition.transpose(1, 2, 0))
-    np.multiply(start[:, None], likelihood[0], out=products[0])
+    np.multiply(start[:, None], likelihood[:, 0], out=products[0])
     for t in range(1, len(products)):
         before, now = products[t - 1], products[t]
         scale[t] = scale[t - 1]
@@ -202,7 +251,7 @@ def _fill(
             np.matmul(matrix, before, out=now)
         else:
             np.einsum("sn,stn->tn", before, matrix, out=now)
-        now *= likelihood[t]
+        now *= likelihood[:, t]
     return scale
 
 

@@ -17,7 +17,7 @@ from jaxtyping import Float64, Int64
 
 from beliefspace.windtunnel.tasks.forward import (
     Filtered,
-    forward,
+    forward_symbols,
     log_sum,
     normalised,
     stationary,
@@ -50,7 +50,9 @@ class Observed:
 
     def filtered(self) -> Filtered:
         """Filter each sequence with each of its sets: belief ``[n * M, K, S]``."""
-        return forward(self._start, self._transition, self._log_likelihood)
+        emission = self._repeated(self.parameters.emission)
+        symbols = np.repeat(self.symbols, self.members, axis=0)
+        return forward_symbols(self._start, self._transition, emission, symbols)
 
     def belief(self) -> LogBelief:
         """Return the exact belief after each observation.
@@ -59,7 +61,9 @@ class Observed:
             InvalidInput: no set can produce a sequence; the message has its position.
         """
         filtered = self.filtered()
-        return self._mixed(filtered.checked().belief if self.members == 1 else filtered.joint)
+        return (
+            filtered.checked().belief[:, None] if self.members == 1 else self._mixed(filtered.joint)
+        )
 
     def windows(self, restart: str) -> Iterator[LogBelief]:
         """Yield the beliefs of filters that saw the last 1, 2, ... K observations only.
