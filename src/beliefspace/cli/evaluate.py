@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from beliefspace.cli.arguments import WIDTH
 from beliefspace.cli.console import Answer, Table, note, number
 from beliefspace.cli.examples import settings_in_words
 from beliefspace.cli.names import find_callable, open_run
@@ -18,7 +20,7 @@ from beliefspace.core.registry import name_of
 from beliefspace.core.store import Run
 from beliefspace.studies.results import read_result
 from beliefspace.windtunnel.recipe import Evaluation, Recipe, recipe_of
-from beliefspace.windtunnel.tasks.base import Task
+from beliefspace.windtunnel.tasks.base import CategoricalOutputs, Task
 
 if TYPE_CHECKING:
     from beliefspace.windtunnel.calibration import Measures, Score
@@ -124,10 +126,14 @@ def _predictor(what: str) -> Callable[[Any], Any]:
 
 
 def _parts(what: str, task: Task, final: Score) -> tuple[str | Table, ...]:
-    head = f"{what} on {name_of(task)[1]} ({settings_in_words(task)})"
+    head = "\n".join(
+        textwrap.wrap(f"{what} on {name_of(task)[1]} ({settings_in_words(task)})", WIDTH)
+    )
     rows = [_row(name, one) for name, one in final.ranked()]
     headers = ("predictor", "KL, bits", "95 % interval", "worst", "at", "entropy error, bits")
-    how = f"{final.sequences:,} sequences, evaluation seed {final.seed}, mass over {final.support}"
+    how = f"{final.sequences:,} sequences, evaluation seed {final.seed}"
+    if isinstance(task.outputs, CategoricalOutputs):
+        how += f", mass over {final.support}"
     memory = () if final.memory is None else (str(final.memory),)
     return head, "", Table(headers, tuple(rows)), "", *memory, how
 

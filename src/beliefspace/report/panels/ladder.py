@@ -14,23 +14,17 @@ from beliefspace.report.parts import Absent, Cell, Row, Section, Table
 from beliefspace.report.wording import interval, short
 from beliefspace.studies.results import MeasuresView, MeasureView, ScoreView
 
-_QUANTITIES = (
-    "kl_bits",
-    "entropy_error_bits",
-    "total_variation",
-    "excess_cross_entropy_bits",
-    "accuracy",
-)
-_COLUMNS = (
-    Cell("predictor"),
-    Cell("KL(Bayes ‖ it)", "bits"),
-    Cell("entropy error", "bits"),
-    Cell("total variation"),
-    Cell("excess cross-entropy", "bits"),
-    Cell("accuracy"),
-    Cell("worst KL", "bits @ place"),
-    Cell("leaked mass"),
-)
+_QUANTITIES = {
+    "kl_bits": Cell("KL(Bayes ‖ it)", "bits"),
+    "entropy_error_bits": Cell("entropy error", "bits"),
+    "total_variation": Cell("total variation"),
+    "excess_cross_entropy_bits": Cell("excess cross-entropy", "bits"),
+    "accuracy": Cell("accuracy"),
+}
+"""Heading of each quantity; those of categorical outcomes stand only where there are such."""
+
+_WORST = Cell("worst KL", "bits @ place")
+_LEAKED = Cell("leaked mass")
 
 
 @register("panels", "ladder")
@@ -54,17 +48,39 @@ def _table(runs: tuple[RunView, ...], name: str) -> Table:
     several = any(len(members) > 1 for members in arms(runs).values())
     return Table(
         name,
-        _COLUMNS,
+        _columns(score.measures),
         (*models, *references),
         f"Mean over {score.protocol}, on {runs[0].described('task')}. Brackets: 95 % bootstrap "
         "interval over sequences"
         + (", and for a mean over seeds Student's t over seeds." if several else ".")
         + " KL to Bayes is 0 only for the exact predictive; entropy error can be 0 for a predictor "
-        "that knows the position and nothing else. Worst KL: the largest mean at a position. "
-        "Leaked mass: on outcomes that Bayes rules out"
-        + (", or outside the task's outcomes." if score.support == "vocabulary" else ".")
-        + f" Evaluation set {score.evaluation_hash[:12]}.",
+        "that knows the position and nothing else. Worst KL: the largest mean at a position."
+        f"{_about_leaks(score)} Evaluation set {score.evaluation_hash[:12]}.",
     )
+
+
+def _columns(measures: MeasuresView) -> tuple[Cell, ...]:
+    headings = (_QUANTITIES[name] for name in _present(measures))
+    return (Cell("predictor"), *headings, _WORST, *((_LEAKED,) if _leaks(measures) else ()))
+
+
+def _present(measures: MeasuresView) -> list[str]:
+    return [name for name in _QUANTITIES if name in measures]
+
+
+def _leaks(measures: MeasuresView) -> list[float]:
+    """The leaked mass, or nothing where outcomes are not categorical and none can leak."""
+    parts = [
+        measures[name].mean for name in ("leaked_inside", "leaked_outside") if name in measures
+    ]
+    return [sum(parts)] if parts else []
+
+
+def _about_leaks(score: ScoreView) -> str:
+    if not _leaks(score.measures):
+        return ""
+    outside = ", or outside the task's outcomes" if score.support == "vocabulary" else ""
+    return f" Leaked mass: on outcomes that Bayes rules out{outside}."
 
 
 def _arm_rows(arm: str, members: Sequence[RunView]) -> list[Row]:
@@ -76,11 +92,11 @@ def _arm_rows(arm: str, members: Sequence[RunView]) -> list[Row]:
     seeds = {run.seed for run in members}
     by_seed = len(seeds) == len(members) and None not in seeds
     measures = [_score(run).measures for run in members]
-    means = [_over_runs([one[quantity].mean for one in measures]) for quantity in _QUANTITIES]
+    means = [_over_runs([one[name].mean for one in measures]) for name in _present(measures[0])]
     worst = max((one["kl_bits"] for one in measures), key=lambda one: one.worst)
-    leaked = float(np.mean([_leaked(one) for one in measures]))
+    leaked = np.mean([_leaks(one) for one in measures], axis=0).tolist()
     first = Cell(arm, f"mean of {len(members)} {'seeds' if by_seed else 'runs'}")
-    cells = (first, *means, _worst(worst), Cell(short(leaked), value=leaked))
+    cells = (first, *means, _worst(worst), *map(_mass, leaked))
     each = [
         Row(_cells(f"seed {run.seed}" if by_seed else run.label, "", one))
         for run, one in zip(members, measures, strict=True)
@@ -100,12 +116,11 @@ def _over_runs(values: list[float]) -> Cell:
 def _cells(
     name: str, detail: str, measures: MeasuresView, *, with_interval: bool = True
 ) -> tuple[Cell, ...]:
-    leaked = _leaked(measures)
     return (
         Cell(name, detail),
-        *(_cell(measures[quantity], with_interval) for quantity in _QUANTITIES),
+        *(_cell(measures[quantity], with_interval) for quantity in _present(measures)),
         _worst(measures["kl_bits"]),
-        Cell(short(leaked), value=leaked),
+        *map(_mass, _leaks(measures)),
     )
 
 
@@ -119,8 +134,8 @@ def _worst(one: MeasureView) -> Cell:
     return Cell(f"{short(one.worst)} {place}", value=f"{one.worst} {place}")
 
 
-def _leaked(measures: MeasuresView) -> float:
-    return measures["leaked_inside"].mean + measures["leaked_outside"].mean
+def _mass(leaked: float) -> Cell:
+    return Cell(short(leaked), value=leaked)
 
 
 def _nan_last(rung: MeasuresView) -> float:

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 
 from beliefspace.core.checks import check_whole
 from beliefspace.core.distributions import Categorical, Normal
@@ -60,14 +60,15 @@ class Batch:
     Attributes:
         inputs: token ids ``[n, T]`` (int64) or features ``[n, T, f]`` (float32).
         scored: which positions are scored, ``[n, T]``.
-        targets: the sampled outcome as an index into the support, ``[n, T]``; -1 where not scored.
+        targets: the sampled outcome, ``[n, T]``: an index into the support, -1 where not scored;
+            for normal outcomes a real number (float64).
         latent: what was drawn: an array with one row a sequence, or a frozen dataclass of such
             arrays, of which the first is the hypothesis itself.
     """
 
     inputs: Int64[np.ndarray, "n T"] | Float32[np.ndarray, "n T f"]
     scored: Bool[np.ndarray, "n T"]
-    targets: Int64[np.ndarray, "n T"]
+    targets: Int64[np.ndarray, "n T"] | Float64[np.ndarray, "n T"]
     latent: Any
     _predictive: Callable[[], Predictive] = field(repr=False)
     _belief: Callable[[], Categorical] | None = field(default=None, repr=False)
@@ -83,7 +84,7 @@ class Batch:
         return None if self._belief is None else self._belief()
 
     @cached_property
-    def outcomes(self) -> Int64[np.ndarray, " s"]:
+    def outcomes(self) -> Int64[np.ndarray, " s"] | Float64[np.ndarray, " s"]:
         """The sampled outcomes at the scored positions."""
         return np.asarray(self.targets[self.scored])
 

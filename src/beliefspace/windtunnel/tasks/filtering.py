@@ -8,11 +8,11 @@ belief really changes when an observation does.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float64
 
 from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.tasks.base import Batch, Predictive, Task
@@ -65,3 +65,23 @@ class FilteringTask(Task):
             step: of the observation.
             stream: where the other observation is drawn from.
         """
+
+
+def growing(
+    first: Float64[np.ndarray, "n K S"],
+    longer: Callable[[Float64[np.ndarray, "n K-1 S"]], Float64[np.ndarray, "n K-1 S"]],
+) -> Iterator[Float64[np.ndarray, "n K S"]]:
+    """Yield the log beliefs of filters with windows of 1, 2, ... K observations.
+
+    A window of one more observation that ends at a step is the last one that ended a step before,
+    taken one step further; the one that ends at the first step has nothing to grow by.
+
+    Args:
+        first: of windows of one observation.
+        longer: takes windows that end at steps 1 ... K - 1 to the next step.
+    """
+    window = first
+    yield window
+    for _ in range(1, first.shape[1]):
+        window = np.concatenate([window[:, :1], longer(window[:, :-1])], axis=1)
+        yield window

@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from beliefspace.core.errors import InvalidInput
+from beliefspace.windtunnel.tasks.filtering import growing
 
 Transition = Float64[np.ndarray, "S S"] | Float64[np.ndarray, "n S S"]
 LogStates = Float64[np.ndarray, "n K S"]
@@ -144,13 +145,10 @@ def windows(
     log_transition = _log(transition)
     if log_transition.ndim == 3:
         log_transition = log_transition[:, None]
-    window = _log(before) + log_likelihood
-    yield window
-    for _ in range(1, window.shape[1]):
-        # The window of one more observation that ends here is the last one that ended a step ago.
-        longer = _advanced(window[:, :-1], log_transition) + log_likelihood[:, 1:]
-        window = np.concatenate([window[:, :1], longer], axis=1)
-        yield window
+    first = _log(before) + log_likelihood
+    yield from growing(
+        first, lambda shorter: _advanced(shorter, log_transition) + log_likelihood[:, 1:]
+    )
 
 
 def stationary(transition: Float64[np.ndarray, "*n S S"]) -> Float64[np.ndarray, "*n S"]:
