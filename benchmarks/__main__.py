@@ -1,4 +1,4 @@
-"""``python -m benchmarks [accuracy|efficiency|step_time|render] ...``: measure what is missing.
+"""``python -m benchmarks [PART] ...``: measure what is missing.
 
 Without a name all parts are measured, the short ones first. README.md is written anew at the end,
 also after Ctrl-C.
@@ -12,9 +12,17 @@ import sys
 
 from beliefspace.cli.console import duration, note
 from beliefspace.core.errors import BeliefspaceError, Interrupted
-from benchmarks import accuracy, efficiency, render, step_time
+from benchmarks import accuracy, drawing, efficiency, filtering, render, step_time, tasks
 
-PARTS = {"step_time": step_time, "efficiency": efficiency, "accuracy": accuracy}
+PARTS = {
+    "filtering": filtering,
+    "drawing": drawing,
+    "step_time": step_time,
+    "tasks": tasks,
+    "efficiency": efficiency,
+    "accuracy": accuracy,
+}
+PEERS = {"step_time": "transformers", "filtering": "hmmlearn"}
 
 
 def main(arguments: list[str]) -> int:
@@ -23,9 +31,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, "render"], default=[*PARTS, "render"])
     chosen = parser.parse_args(arguments).parts
     wanted = {name: part for name, part in PARTS.items() if name in chosen}
-    if "step_time" in wanted and importlib.util.find_spec("transformers") is None:
-        note("step_time needs transformers: python -m pip install -r benchmarks/requirements.txt")
-        return 1
+    for part, peer in PEERS.items():
+        if part in wanted and importlib.util.find_spec(peer) is None:
+            note(f"{part} needs {peer}: python -m pip install -r benchmarks/requirements.txt")
+            return 1
     seconds = {name: part.estimate() for name, part in wanted.items()}
     for name, left in seconds.items():
         note(f"{name}: " + (f"about {duration(left)}" if left else "measured already"))

@@ -10,9 +10,10 @@ from typing import Any
 
 from beliefspace.cli.console import number
 from beliefspace.core.files import write_atomic
-from benchmarks import results
+from benchmarks import render_tasks, results
 from benchmarks.accuracy import ARMS, GOALS, SEEDS, Arm, Goal
 from benchmarks.efficiency import REFERENCE
+from benchmarks.tables import spread, table
 
 TEMPLATE = Path(__file__).parent / "template.md"
 README = Path(__file__).parent / "README.md"
@@ -38,10 +39,13 @@ def render(folder: Path = results.FOLDER) -> str:
     accuracy, efficiency, step_time = (
         results.read(folder, part) for part in ("accuracy", "efficiency", "step_time")
     )
+    drawing, filtering, tasks = (
+        results.read(folder, part) for part in ("drawing", "filtering", "tasks")
+    )
     published = next((one for one in step_time if one["size"] == "published"), None)
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        machines=_machines([*accuracy, *efficiency, *step_time]),
-        goals=_goals(accuracy, published),
+        machines=_machines([*accuracy, *efficiency, *step_time, *drawing, *filtering, *tasks]),
+        goals=_goals(accuracy, published, render_tasks.goals(drawing, filtering)),
         accuracy=_accuracy(accuracy),
         early=_first_below(accuracy, *EARLY),
         early_operations=f"{EARLY[1]:.1e}",
@@ -55,6 +59,9 @@ def render(folder: Path = results.FOLDER) -> str:
         computed=PERCENT.format(100 * published["computed_share"]) if published else "a part",
         transformers=published["machine"]["packages"]["transformers"] if published else "pinned",
         step_time=_step_time(step_time),
+        drawing=render_tasks.drawing_table(drawing),
+        filtering=render_tasks.filtering_table(filtering),
+        tasks=render_tasks.tasks_table(tasks),
     )
 
 
@@ -84,10 +91,12 @@ def _machine(machine: Result) -> str:
 # ------------------------------------------------------------------------------------------- goals
 
 
-def _goals(accuracy: Sequence[Result], published: Result | None) -> str:
+def _goals(
+    accuracy: Sequence[Result], published: Result | None, others: Sequence[tuple[str, ...]]
+) -> str:
     rows = [_accuracy_goal(goal, accuracy) for goal in GOALS]
-    rows += _step_goals(published)
-    return _table(("goal", "wanted", "measured", ""), rows)
+    rows += [*_step_goals(published), *others]
+    return table(("goal", "wanted", "measured", ""), rows)
 
 
 def _accuracy_goal(goal: Goal, accuracy: Sequence[Result]) -> tuple[str, ...]:
@@ -172,7 +181,7 @@ def _accuracy(accuracy: Sequence[Result]) -> str:
                 *(f"**{number(w)}**" for w in worst),
             )
             rows.append(cells + ("",) * (len(headers) - len(cells)))
-    return _table(headers, rows)
+    return table(headers, rows)
 
 
 def _accuracy_row(one: Result) -> tuple[str, ...]:
@@ -235,7 +244,7 @@ def _efficiency(efficiency: Sequence[Result]) -> str:
         "changed", "2 KL n (nats)", "over the recipe's", "KL, bits", "entropy error, bits",
         "sequences", "ms a step", "parameters",
     )  # fmt: skip
-    return _table(headers, rows)
+    return table(headers, rows)
 
 
 def _efficiency_row(name: str, seeds: Sequence[Result], reference: float | None) -> tuple[str, ...]:
@@ -279,41 +288,24 @@ def _step_time(step_time: Sequence[Result]) -> str:
     for one in sorted(step_time, key=lambda one: -one["parameters"]):
         rounds = one["alternations"]
         ratios = [
-            _spread([each[name] / each["ours"] for each in rounds], "{:.2f}")
+            spread([each[name] / each["ours"] for each in rounds], "{:.2f}")
             for name in ("plain loop", "transformers", "transformers with gelu", "ours with Muon")
         ]
         rows.append(
             (
                 one["size"],
                 f"{one['parameters']:,}",
-                _spread([1e3 * each["ours"] for each in rounds], "{:.1f}"),
-                _spread([1e-9 * each["best_rate"] for each in rounds], "{:.0f}"),
-                _spread(_shares(one), PERCENT),
-                _spread([100 * each["products"] / each["ours"] for each in rounds], PERCENT),
+                spread([1e3 * each["ours"] for each in rounds], "{:.1f}"),
+                spread([1e-9 * each["best_rate"] for each in rounds], "{:.0f}"),
+                spread(_shares(one), PERCENT),
+                spread([100 * each["products"] / each["ours"] for each in rounds], PERCENT),
                 *ratios,
             )
         )
-    return _table(headers, rows)
+    return table(headers, rows)
 
 
 def _shares(one: Result) -> list[float]:
     """Return the ceiling over our step in each alternation, per cent."""
     operations = one["nominal_operations"]
     return [100 * operations / each["best_rate"] / each["ours"] for each in one["alternations"]]
-
-
-def _spread(values: Sequence[float], style: str) -> str:
-    median, low, high = (
-        style.format(value) for value in (statistics.median(values), min(values), max(values))
-    )
-    return f"{median} ({low} to {high})"
-
-
-# ------------------------------------------------------------------------------------------- table
-
-
-def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return "Not measured yet."
-    lines = [headers, ["---"] * len(headers), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

@@ -13,8 +13,7 @@ Symbols:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -27,6 +26,7 @@ from beliefspace.windtunnel.optimizers import AdamW, Muon, OptimizerSpec
 from beliefspace.windtunnel.recipe import Recipe, Schedule
 from beliefspace.windtunnel.trainer import Trainer
 from benchmarks import peers, results
+from benchmarks.alternating import MANY_STEPS, cpu_seconds, one_thread
 from benchmarks.peers import Step
 
 SIZES = {
@@ -38,7 +38,6 @@ SIZES = {
 BATCH = 64
 ALTERNATIONS = 5
 SLICE_S = 1.5
-_MANY_STEPS = 10**9  # so that a measured step sees no end of the schedule
 """CPU time that each contestant gets in an alternation, at least."""
 
 
@@ -55,7 +54,7 @@ def measure(folder: Path = results.FOLDER) -> None:
         if results.is_kept(folder, *_key(name)):
             continue
         note(f"step time, {name}")
-        with _one_thread():
+        with one_thread():
             rounds = alternate(size)
         facts = {
             "size": name,
@@ -108,7 +107,7 @@ def alternate(
     products = _Products(size)
     for step in contestants.values():
         step(0)  # the first step also allocates
-    once = sum(_seconds(step, 1) for step in contestants.values())
+    once = sum(cpu_seconds(step, 1) for step in contestants.values())
     steps = max(2, round(slice_s * len(contestants) / once))
     rounds = []
     for turn in range(alternations):
@@ -116,16 +115,16 @@ def alternate(
         # Step by step in turn: what slows the machine for a moment slows all alike.
         for number in range(steps):
             for name, step in contestants.items():
-                figures[name] += _seconds(step, 2 + turn * steps + number) / steps
+                figures[name] += cpu_seconds(step, 2 + turn * steps + number) / steps
         rounds.append(figures)
     return rounds
 
 
 def _our_step(size: Transformer, spec: OptimizerSpec) -> Step:
     """Return our step, as the training loop takes it."""
-    schedule = Schedule(f"{_MANY_STEPS} steps", batch=BATCH)
+    schedule = Schedule(f"{MANY_STEPS} steps", batch=BATCH)
     trainer = Trainer(Recipe(TASK, size, optimizer=spec, schedule=schedule))
-    return lambda number: trainer.advance(number, _MANY_STEPS)
+    return lambda number: trainer.advance(number, MANY_STEPS)
 
 
 class _Products:
@@ -161,20 +160,3 @@ class _Products:
 
 def _product(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> Callable[[], object]:
     return lambda: torch.mm(left, right, out=out)
-
-
-def _seconds(step: Step, number: int) -> float:
-    """Return the CPU seconds of this process in a step, whatever else the machine does."""
-    start = time.process_time()
-    step(number)
-    return time.process_time() - start
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

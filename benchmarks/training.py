@@ -10,6 +10,7 @@ from typing import Any
 from beliefspace.cli.console import Progress
 from beliefspace.core.config import content_hash
 from beliefspace.core.store import Run
+from beliefspace.studies.results import read_result
 from beliefspace.windtunnel.experiment import run_recipes
 from beliefspace.windtunnel.recipe import Recipe, parse_budget
 from benchmarks import results
@@ -99,7 +100,9 @@ def _collect(waiting: dict[str, Job], folder: Path, runs: Path) -> None:
             continue
         run = Run.open(runs / place)
         if run.status == "finished":
-            results.keep(folder, job.name, job.identity, {**job.facts, **figures(run.result())})
+            memory = read_result(run).score.memory
+            facts = {**job.facts, **figures(run.result()), "memory": memory and str(memory)}
+            results.keep(folder, job.name, job.identity, facts)
             del waiting[place]
 
 
@@ -110,4 +113,9 @@ def figures(result: Mapping[str, Any]) -> dict[str, Any]:
     measures = {
         name: {key: score[name][key] for key in kept} for name in ("kl_bits", "entropy_error_bits")
     }
-    return {**measures, "sequences_scored": score["sequences"], "training": result["training"]}
+    return {
+        **measures,
+        "ladder": {name: rung["kl_bits"]["mean"] for name, rung in score["ladder"].items()},
+        "sequences_scored": score["sequences"],
+        "training": result["training"],
+    }
