@@ -72,6 +72,31 @@ def score(kl=0.02, **others):
     } | others
 
 
+def lag(number, change, slope, correlation):
+    """The influence at a lag as its JSON has it; the interval of the slope reaches 0.1 each way."""
+    bounds = {"low": slope - 0.1, "high": slope + 0.1}
+    return {
+        "lag": number,
+        "exact_change": change,
+        "slope": slope,
+        "slope_interval": bounds | {"level": 0.95, "method": "bootstrap", "count": 500},
+        "correlation": correlation,
+        "null_correlation": 0.02,
+    }
+
+
+LAGS = (lag(0, 0.4, 1.0, 0.99), lag(1, 0.05, 0.8, 0.9), lag(3, 0.001, 0.2, 0.3))
+
+
+def memory(influence=LAGS, **others):
+    return {
+        "window_equivalent": {"uniform": 4, "stationary": 3},
+        "steps": 20,
+        "influence": list(influence),
+        "sequences": 500,
+    } | others
+
+
 TRAINING = {
     "targets": "sampled",
     "steps": 1500,

@@ -6,6 +6,7 @@ import subprocess
 from importlib import resources
 
 import pytest
+from tests.report.made import TRAINING, memory, score
 from tests.report.reading import Page
 
 from beliefspace.report.page import write_report
@@ -34,7 +35,8 @@ const root = document.documentElement;
 root.dataset.overflow = root.scrollWidth - root.clientWidth;
 root.dataset.drawn = [...document.querySelectorAll("svg")].filter(
   (svg) => svg.getBoundingClientRect().height > 200).length;
-root.dataset.line = getComputedStyle(document.querySelector("svg [style*='--series-1']")).stroke;
+const line = document.querySelector("svg [style*='stroke: var(--series-1)']");
+root.dataset.line = getComputedStyle(line).stroke;
 </script>
 """
 
@@ -60,19 +62,24 @@ def test_the_console_is_heard(opened, tmp_path):
 
 
 def test_a_page_opens_with_every_panel_and_fits_a_phone(make_run, opened):
-    runs = [make_run("a"), make_run("b", seed=1), make_run("a-much-longer-name", width=32)]
+    result = {"score": score(memory=memory()), "training": TRAINING}
+    runs = [
+        make_run("a", result=result),
+        make_run("b", seed=1, result=result),
+        make_run("a-much-longer-name", width=32),
+    ]
     path = write_report(runs)
     style = (resources.files("beliefspace.report") / "page.css").read_text(encoding="utf-8")
     assert "max-width: 34rem" in style
     path.write_text(path.read_text(encoding="utf-8").replace("</body>", MEASURE + "</body>"))
     page, console = opened(path)
     assert console == []
-    names = ("ladder", "entropy-by-position", "learning-curve", "recipe")
+    names = ("ladder", "memory", "entropy-by-position", "learning-curve", "recipe")
     assert page.panels == [f"panel-{name}" for name in names]
     assert page.text("panel-ladder", "th").startswith("predictor")
     (root,) = page.find("html")
     assert root["data-overflow"] == "0"
-    assert root["data-drawn"] == "2"
+    assert root["data-drawn"] == "3"
     assert root["data-line"] == "rgb(29, 95, 166)"
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import tomllib
 
 import pytest
+from tests.report.made import TRAINING, memory, score
 
 from beliefspace.core.config import to_toml
 from beliefspace.core.store import Run
@@ -71,6 +72,16 @@ def test_what_is_measured_is_read_with_its_infinities(views):
     kl = run.score.measures["kl_bits"]
     assert (kl.mean, kl.low, kl.high) == (0.02, 0.02 * 0.9, 0.02 * 1.1)
     assert run.described("task") == "coin (values 4)"
+
+
+def test_names_in_a_score_are_made_fit_for_a_page(make_run):
+    made = score(memory=memory(window_equivalent={"uni\u202eform\n": 2}))
+    made["ladder"]["b\x1bag"] = made["ladder"].pop("bag")
+    path = make_run(result={"score": made, "training": TRAINING})
+    (run,) = read_context([Run.open(path)]).runs
+    mark = "\N{REPLACEMENT CHARACTER}"
+    assert dict(run.score.memory.window_equivalent) == {f"uni{mark}form{mark}": 2}
+    assert f"b{mark}ag" in run.score.ladder
 
 
 def test_a_long_or_unprintable_name_is_made_fit(views):

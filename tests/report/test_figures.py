@@ -7,13 +7,18 @@ import numpy as np
 import pytest
 
 from beliefspace.report.figures import (
+    FAINT,
+    MUTED,
     SERIES,
     THEME,
     Curve,
+    Influence,
     Profile,
     edge_note,
     entropy_by_position,
+    influence_by_lag,
     learning_curves,
+    slope_note,
 )
 from beliefspace.report.svg import draw
 
@@ -102,6 +107,67 @@ def test_negative_entropies_of_densities_are_inside():
     assert legend(above) == ["Bayes", "model"]
 
 
+def influence(arm="a", slope=(1.0, 0.8, 0.1), change=(0.4, 0.01, 1e-5)):
+    low, high = np.subtract(slope, 0.1), np.add(slope, 0.2)
+    return Influence(arm, (0, 1, 4), change, slope, low, high, (0.99, 0.9, 0.2), (0.0, 0.1, -0.1))
+
+
+def test_influence_is_the_data_with_its_interval_and_its_null():
+    above, middle, below = influence_by_lag([influence()]).axes
+    (slope,) = lines(above, SERIES[0])
+    np.testing.assert_array_equal(slope.get_xydata(), [[0, 1.0], [1, 0.8], [4, 0.1]])
+    (band,) = above.collections
+    corners = {tuple(corner) for corner in np.round(band.get_paths()[0].vertices, 12)}
+    assert corners == {(0, 0.9), (1, 0.7), (4, 0.0), (0, 1.2), (1, 1.0), (4, 0.3)}
+    (correlation,), (null,) = lines(middle, SERIES[0]), lines(middle, FAINT)
+    np.testing.assert_array_equal(correlation.get_ydata(), [0.99, 0.9, 0.2])
+    np.testing.assert_array_equal(null.get_ydata(), [0.0, 0.1, -0.1])
+    (change,) = lines(below, MUTED)
+    np.testing.assert_array_equal(change.get_ydata(), [0.4, 0.01, 1e-5])
+    assert (above.get_yscale(), below.get_yscale()) == ("linear", "log")
+    assert above.get_legend() is None
+    assert legend(middle) == ["with the exact change", "with that of another sequence"]
+
+
+def test_where_a_lag_counts_as_right_is_grey():
+    above, middle, _ = influence_by_lag([influence()]).axes
+    spans = [[(patch.get_y(), patch.get_y() + patch.get_height())] for patch in above.patches]
+    assert spans == [[(0.5, 1.5)]]
+    (patch,) = middle.patches
+    assert (patch.get_y(), patch.get_y() + patch.get_height()) == pytest.approx((0.7, 1.0))
+
+
+def test_runs_of_influence_share_the_colour_of_their_arm():
+    runs = [influence("a"), influence("b"), influence("a")]
+    above, middle, _ = influence_by_lag(runs).axes
+    assert legend(above) == ["a (2 runs)", "b"]
+    for axes in (above, middle):
+        assert [len(lines(axes, colour)) for colour in SERIES[:3]] == [2, 1, 0]
+
+
+def test_slopes_of_noise_go_to_the_edges_and_leave_the_others_readable():
+    above, _, _ = influence_by_lag([influence(slope=(1.0, 400.0, -90.0))]).axes
+    line, low, high = lines(above, SERIES[0])
+    np.testing.assert_array_equal(line.get_ydata(), [1.0, 400.0, -90.0])
+    assert (low.get_xdata(), low.get_ydata(), low.get_marker()) == ([4], [0.0], "v")
+    assert (high.get_xdata(), high.get_ydata(), high.get_marker()) == ([1], [1.0], "^")
+    assert above.get_ylim() == (-1.0, 3.0)
+    assert influence_by_lag([influence()]).axes[0].get_ylim() == pytest.approx((-0.1, 1.7))
+
+
+def test_a_negative_correlation_is_inside():
+    one = influence()
+    wrong = Influence("a", one.lags, *[(0.1, 0.1, 0.1)] * 4, (-0.9, 0.5, 0.2), (0.0, 0.0, 0.0))
+    assert influence_by_lag([wrong]).axes[1].get_ylim()[0] < -0.9
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_influence_is_drawn_also_without_a_lag_or_a_change(count):
+    values = (0.0,) * count
+    figure = influence_by_lag([Influence("a", range(count), *[values] * 6), influence("b")])
+    assert draw(figure, "n", "t").inline.startswith("<svg")
+
+
 @pytest.mark.parametrize("name", ["_hidden", "$x_1$", "a $b", "<b>&\"'", "名前", "\\frac"])
 def test_any_name_is_drawn_as_it_is(name):
     drawn = draw(learning_curves([curve(name), curve("b")], {name: 0.5}), "figure", name)
@@ -139,3 +205,11 @@ def test_edge_notes():
     assert edge_note([0.1, 2.0]) == ""
     assert edge_note([0.0]) == " ▽ on the lower edge: exactly 0."
     assert edge_note([INFINITY, 1.0]) == " △ on the upper edge: infinite."
+
+
+def test_slope_notes():
+    assert slope_note([]) == slope_note([-1.0, 3.0]) == ""
+    assert slope_note([-1.5]) == " ▽ on the lower edge: a slope below −1."
+    assert slope_note([3.5, 0.0]) == " △ on the upper edge: a slope above 3."
+    both = " ▽ on the lower edge: a slope below −1. △ on the upper edge: a slope above 3."
+    assert slope_note([3.5, -2.0]) == both

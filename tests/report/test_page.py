@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.report.made import TRAINING, measure, measures, score
+from tests.report.made import LAGS, TRAINING, lag, measure, measures, memory, score
 from tests.report.reading import Page, rows
 
 from beliefspace.core import registry
@@ -162,6 +162,75 @@ def test_other_posteriors_have_a_table_where_the_task_has_them(make_run):
     ]
 
 
+def remembering(**others):
+    return {"score": score(memory=memory(**others)), "training": TRAINING}
+
+
+def test_memory_stands_after_the_ladder_where_the_exact_belief_is_a_filter(make_run):
+    page = read(write_report(make_run(result=remembering())))
+    assert page.panels[:3] == ["panel-ladder", "panel-memory", "panel-entropy-by-position"]
+    assert rows(page.source, "memory") == [
+        ["transformer / one seed (0)", "4 of 20", "3 of 20", "1", "500"]
+    ]
+    assert page.text("panel-memory", "th").startswith("model window-equivalent")
+    assert "uniform restart stationary restart to lag" in page.text("panel-memory", "small")
+    captions = page.text("panel-memory")
+    assert "over 500 fresh sequences" in captions
+    assert "2,048 fresh sequences of evaluation seed 0, on coin (values 4)" in captions
+    assert "slope 0.5 to 1.5, correlation at least 0.7" in captions
+    assert "One seed." in captions
+    assert "edge:" not in captions
+    absent = read(write_report(make_run("no-filter")))
+    reason = "memory: no run was scored on a task whose exact belief is a filter."
+    assert reason in absent.text("left-out")
+
+
+def test_memory_of_several_runs_has_one_row_and_one_line_each(make_run):
+    wrong = remembering(influence=[lag(0, 0.4, -0.3, -0.2)], window_equivalent={"uniform": 1})
+    runs = [
+        make_run("a", result=remembering()),
+        make_run("b", seed=1, result=remembering(sequences=400)),
+        make_run("c", width=32, result=wrong),
+        make_run("d", width=16),
+    ]
+    page = read(write_report(runs))
+    assert rows(page.source, "memory") == [
+        ["transformer, width 64, seed 0", "4 of 20", "3 of 20", "1", "500"],
+        ["transformer, width 64, seed 1", "4 of 20", "3 of 20", "1", "400"],
+        ["transformer, width 32 / one seed (0)", "1 of 20", "–", "none", "500"],
+    ]
+    caption = page.text("panel-memory", "figcaption")
+    assert "over 400 or 500 fresh sequences" in caption
+    assert caption.count("One line a run.") == 1
+    assert [a["download"] for a in page.find("a") if "influence" in a["download"]] == [
+        "influence-1.svg"
+    ]
+
+
+def test_memory_on_other_evaluation_sets_is_apart(make_run):
+    other = {"score": score(evaluation_hash="cd" * 32, memory=memory()), "training": TRAINING}
+    runs = [make_run("a", result=remembering()), make_run("b", width=32, result=other)]
+    page = read(write_report(runs))
+    names = [a["download"] for a in page.find("a")]
+    for name in ("memory-1.csv", "influence-1.svg", "memory-2.csv", "influence-2.svg"):
+        assert names.count(name) == 1
+
+
+def test_slopes_beyond_the_axis_are_explained(make_run):
+    noise = [*LAGS, lag(16, 0.0, 900.0, 0.01), lag(32, 1e-11, -900.0, -0.01)]
+    caption = read(write_report(make_run(result=remembering(influence=noise)))).text(
+        "panel-memory", "figcaption"
+    )
+    assert "▽ on the lower edge: a slope below −1. △ on the upper edge: a slope above 3." in caption
+    assert "▽ on the lower edge: exactly 0." in caption
+
+
+def test_a_memory_without_a_changed_belief_has_no_figure(make_run):
+    page = read(write_report(make_run(result=remembering(influence=[]))))
+    assert rows(page.source, "memory")[0][3] == "none"
+    assert not [a for a in page.find("a") if "influence" in a["download"]]
+
+
 def test_published_values_stand_on_the_page_of_their_task(make_run):
     from beliefspace.core.config import to_toml
     from beliefspace.windtunnel.models.transformer import Transformer
@@ -213,6 +282,7 @@ def test_nothing_in_a_run_becomes_markup(make_run):
     hostile = score()
     hostile["ladder"][f"_{HOSTILE}$"] = measures(0.3)
     hostile["alternatives"][HOSTILE] = measure(0.1)
+    hostile["memory"] = memory(window_equivalent={f"{HOSTILE}\x00": 3})
     result = {"score": hostile, "training": TRAINING | {"targets": HOSTILE}}
     run = Run.open(make_run("<b onclick=x>&amp;", config=config, result=result))
     page = read(write_report([run, make_run("other", task="<i>")]))
@@ -222,6 +292,7 @@ def test_nothing_in_a_run_becomes_markup(make_run):
     assert page.json["runs"][0]["config"] == config
     assert page.json["runs"][0]["name"] == "<b onclick=x>&amp;"
     assert HOSTILE in page.text("panel-ladder")
+    assert f"{HOSTILE}\N{REPLACEMENT CHARACTER} restart" in page.text("panel-memory")
 
 
 def test_json_in_a_script_element_has_no_way_out():
@@ -407,12 +478,12 @@ def test_no_text_in_a_csv_file_is_a_formula(start):
 
 
 def test_figures_are_files_for_a_paper_and_the_same_every_time(make_run, tmp_path):
-    run = make_run()
+    run = make_run(result=remembering())
     written = write_figures(run, tmp_path / "figures")
     names = {path.name for path in written}
     expected = {
         f"{stem}.{end}"
-        for stem in ("learning-curve-1", "entropy-by-position-1")
+        for stem in ("learning-curve-1", "entropy-by-position-1", "influence-1")
         for end in ("svg", "pdf")
     }
     assert expected <= names

@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from tests.report.made import TRAINING, score
+from tests.report.made import LAGS, TRAINING, memory, score
 
 from beliefspace.claims.collection import collect
 from beliefspace.cli.main import main
 from beliefspace.core.config import content_hash, to_toml
 from beliefspace.core.errors import CorruptFile
+from beliefspace.core.statistics import Interval
 from beliefspace.core.store import Run
 from beliefspace.studies.results import read_result
+from beliefspace.windtunnel.calibration import score as measure_score
+from beliefspace.windtunnel.memory import Lag, Memory
 from beliefspace.windtunnel.models.transformer import Transformer
 from beliefspace.windtunnel.recipe import Recipe, Schedule
 from beliefspace.windtunnel.tasks.bijection import Bijection
+from beliefspace.windtunnel.tasks.hmm import HMM
 
 RECIPE = Recipe(Bijection(4), Transformer(width=16, depth=1), schedule=Schedule("10 steps"))
 RESULT = {"score": score(), "training": TRAINING}
@@ -35,6 +40,14 @@ def with_mean(value) -> dict:
     changed = score()
     changed["kl_bits"] = changed["kl_bits"] | {"mean": value}
     return {"score": changed, "training": TRAINING}
+
+
+def with_memory(content) -> dict:
+    return {"score": score(memory=content), "training": TRAINING}
+
+
+def with_lag(**changed) -> dict:
+    return with_memory(memory([LAGS[0] | changed]))
 
 
 BROKEN = {
@@ -56,6 +69,18 @@ BROKEN = {
         "score": score(),
         "training": TRAINING | {"efficiency": [1]},
     },
+    "a memory that is a number": with_memory(3),
+    "a memory that is empty": with_memory({}),
+    "windows in a list": with_memory(memory(window_equivalent=[["uniform", 4]])),
+    "half a window": with_memory(memory(window_equivalent={"uniform": 4.5})),
+    "steps in words": with_memory(memory(steps="20")),
+    "an influence that is a number": with_memory(memory() | {"influence": 4}),
+    "a lag that is a number": with_memory(memory([4])),
+    "half a lag": with_lag(lag=0.5),
+    "an infinite slope": with_lag(slope="inf"),
+    "no correlation": with_lag(correlation=None),
+    "a slope without its interval": with_lag(slope_interval=None),
+    "an interval without an end": with_lag(slope_interval={"low": 0.1}),
     "another recipe's": RESULT | {"recipe": "0" * 64},
 }
 
@@ -65,6 +90,29 @@ def test_a_result_is_read_with_the_recipe_it_belongs_to(tmp_path):
     found = read_result(run)
     assert found.content["training"] == TRAINING
     assert found.score.ladder["position entropy"]["kl_bits"].mean == float("inf")
+
+
+def test_a_memory_is_read_as_it_was_measured(tmp_path):
+    found = read_result(written(tmp_path / "run", with_memory(memory()))).score.memory
+    assert isinstance(found, Memory)
+    assert (dict(found.window_equivalent), found.steps) == ({"uniform": 4, "stationary": 3}, 20)
+    interval = Interval(1.0 - 0.1, 1.0 + 0.1, 0.95, "bootstrap", 500)
+    assert found.influence[0] == Lag(0, 0.4, 1.0, interval, 0.99, 0.02)
+    assert [lag.lag for lag in found.influence] == [0, 1, 3]
+    assert (found.reach, found.sequences) == (1, 500)
+
+
+def test_a_score_has_a_memory_that_comes_back_equal(tmp_path):
+    task = HMM(2, 2, 4)
+    measured = measure_score(lambda x: np.zeros((*x.shape[:2], 2)), task, 20)
+    result = {"score": measured.to_dict(), "training": TRAINING}
+    assert read_result(written(tmp_path / "run", result)).score.memory == measured.memory
+
+
+def test_a_result_without_a_filter_or_older_than_its_measure_has_no_memory(tmp_path):
+    assert "memory" not in RESULT["score"]
+    assert read_result(written(tmp_path / "older")).score.memory is None
+    assert read_result(written(tmp_path / "none", with_memory(None))).score.memory is None
 
 
 def test_whose_a_result_is_cannot_be_said_without_the_code_of_its_task(tmp_path):

@@ -20,6 +20,7 @@ from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.calibration import evaluation_batch, evaluation_hash, measure, score
 from beliefspace.windtunnel.tasks.base import Batch
 from beliefspace.windtunnel.tasks.bijection import Bijection
+from beliefspace.windtunnel.tasks.hmm import HMM
 
 LOG3 = math.log2(3)
 
@@ -320,7 +321,10 @@ def test_what_is_written_is_plain():
     assert len(table) == 2 + 1 + len(s.ladder)
     assert all(line.startswith("|") and len(line) <= 100 for line in table)
     assert len({line.count("|") for line in table}) == 1
-    assert "inf" in table[2]
+    kl = [float(line.strip("| ").split(" | ")[1]) for line in table[2:]]
+    assert kl == sorted(kl)
+    (own,) = (line for line in table if line.startswith("| this model |"))
+    assert own.startswith("| this model | inf |")
 
 
 @pytest.mark.parametrize("sequences", [1, 0, -5, 2.5, "3", True, None])
@@ -480,11 +484,77 @@ def test_one_scored_position():
 def test_a_score_shows_itself_as_markdown_and_in_a_notebook():
     shown = score(lambda x: np.zeros((*x.shape, 4)), Bijection(4), 20)
     lines = shown.to_markdown().splitlines()
-    assert lines[2].startswith("| this model | 0.85")
     assert len(lines) == 3 + len(shown.ladder)
+    cells = [line.strip("| ").split(" | ") for line in lines[2:]]
+    assert sorted(row[0] for row in cells) == sorted(["this model", *shown.ladder])
+    kl = [float(row[1]) for row in cells]
+    assert kl == sorted(kl)
+    (own,) = (row for row in cells if row[0] == "this model")
+    assert own[1].startswith("0.85")
+    assert repr(shown) == shown.to_markdown()
     page = shown._repr_html_()
     assert page.count("<tr>") == 2 + len(shown.ladder)
     assert "<td>uniform</td>" in page
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.3, 1.0, 3.0])
+def test_a_model_stands_at_its_place_on_the_ladder(scale):
+    """A softened elimination is nearer to Bayes the more it is sure."""
+    s = score(lambda x: scale * np.maximum(bayes(6)(x), -3), Bijection(6), 64)
+    ranked = s.ranked()
+    names = [name for name, _ in ranked]
+    assert sorted(names) == sorted(["this model", *s.ladder])
+    distances = [one.kl_bits.mean for _, one in ranked]
+    assert distances == sorted(distances)
+    own = names.index("this model")
+    assert ranked[own][1] is s
+    above = names[own - 1] if own else None
+    below = names[own + 1] if own + 1 < len(names) else None
+    assert s.place == (above, below)
+
+
+def test_the_ends_of_the_ladder_have_no_neighbour_beyond():
+    exact = score(bayes(6), Bijection(6), 64)
+    assert exact.place[0] is None
+    assert exact.place[1] == exact.ranked()[1][0]
+    wrong = score(lambda inputs: np.tile([60.0, 0.0], (*inputs.shape, 1)), Coin(6), 64)
+    assert wrong.ranked()[-1][0] == "this model"
+    assert wrong.place == (wrong.ranked()[-2][0], None)
+
+
+def test_infinitely_far_is_no_farther_than_infinitely_far():
+    s = score(bayes(6, shift=1), Bijection(6), 64)
+    assert s.kl_bits.mean == s.ladder["position entropy"].kl_bits.mean == math.inf
+    assert s.place == ("uniform", "position entropy")
+    assert [name for name, _ in s.ranked()][-2:] == ["this model", "position entropy"]
+
+
+def test_a_model_like_a_reference_stands_above_it():
+    """Uniform output is the reference "uniform", and here also the best constant."""
+    s = score(flat(6), Bijection(6), 64)
+    own = s.kl_bits.mean
+    assert s.ladder["uniform"].kl_bits.mean == own
+    above, below = s.place
+    assert s.ladder[above].kl_bits.mean < own
+    assert s.ladder[below].kl_bits.mean >= own
+    names = [name for name, _ in s.ranked()]
+    assert names.index("this model") < names.index("uniform")
+
+
+def test_a_task_without_a_filter_has_no_memory():
+    s = score(flat(5), Bijection(5), 20)
+    assert s.memory is None
+    assert s.window_equivalent is None
+    assert s.to_dict()["memory"] is None
+    assert "window-equivalent" not in s.to_markdown() + s._repr_html_()
+
+
+def test_a_task_with_a_filter_has_a_memory_below_its_table():
+    s = score(lambda x: np.zeros((*x.shape[:2], 2)), HMM(2, 2, 4), 20)
+    assert s.window_equivalent == s.memory.window_equivalent["uniform"] == 1
+    assert s.to_markdown().splitlines()[-2:] == ["", str(s.memory)]
+    assert s._repr_html_().endswith(f"<p>{s.memory}</p>")
+    assert str(s.memory).startswith("window-equivalent of 4: 1 (uniform restart), 1 (stationary")
 
 
 def test_the_worst_position_of_accuracy_is_the_least(tmp_path):

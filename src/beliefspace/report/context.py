@@ -183,8 +183,13 @@ def _read(run: Run) -> RunView:
 
 def _printable(score: ScoreView) -> ScoreView:
     """Return the score with names that can stand in a page."""
+    memory = score.memory
+    if memory is not None:
+        windows = {clean(name): window for name, window in memory.window_equivalent.items()}
+        memory = replace(memory, window_equivalent=windows)
     return replace(
         score,
+        memory=memory,
         ladder={clean(name): rung for name, rung in score.ladder.items()},
         alternatives={clean(name): one for name, one in score.alternatives.items()},
     )

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beliefspace.core.errors import missing_extra
-from beliefspace.report.wording import power_of_ten
+from beliefspace.report.wording import power_of_ten, short
+from beliefspace.windtunnel.memory import LEAST_CORRELATION, SLOPES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,6 +34,8 @@ THEME = MappingProxyType(
 
 _DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 _DOTTED: Any = (0, (1, 1.6))
+_NULL: Any = {"color": FAINT, "linestyle": _DOTTED, "linewidth": 1.2}
+_WIDEST_SLOPES = (-1.0, 3.0)  # a slope on hardly any change is mostly noise, and can be huge
 _SHORT_DASHES: Any = (0, (1.4, 1.4))
 _MOST_MARKED = 64
 
@@ -101,6 +104,30 @@ class Profile:
     entropy_bits: _Values
     entropy_error_bits: _Values
     kl_bits: _Values
+
+
+@dataclass(frozen=True)
+class Influence:
+    """How a replaced observation changes the belief of one run, and how it should, by lag.
+
+    Attributes:
+        arm: the name of its arm.
+        lags: how many steps before the last one the observation stands, ``[L]``.
+        exact_change: mean total variation between the exact beliefs before and after.
+        slope: of the run's change on the exact one; with the bounds of its interval, ``low`` and
+            ``high``.
+        correlation: of the two.
+        null_correlation: of the run's change with the exact one of another sequence.
+    """
+
+    arm: str
+    lags: Sequence[int]
+    exact_change: _Values
+    slope: _Values
+    low: _Values
+    high: _Values
+    correlation: _Values
+    null_correlation: _Values
 
 
 def learning_curves(curves: Sequence[Curve], references: Mapping[str, float]) -> Figure:
@@ -180,6 +207,58 @@ def entropy_by_position(
         return figure
 
 
+def influence_by_lag(runs: Sequence[Influence]) -> Figure:
+    """Draw slope and correlation of each run's change of belief on the exact one, by lag.
+
+    The lowest axes have the size of the exact change: where it is small, little is at stake. The
+    grey areas are where a lag counts as right.
+
+    Args:
+        runs: one a run, ``[L]`` each.
+    """
+    names = [run.arm for run in runs]
+    with style():
+        from matplotlib.ticker import MaxNLocator
+
+        figure, (above, middle, below) = _stacked((1.0, 1.0, 0.7), height=5.6)
+        above.axhspan(*SLOPES, color=FAINT, alpha=0.15, linewidth=0)
+        middle.axhspan(LEAST_CORRELATION, 1.0, color=FAINT, alpha=0.15, linewidth=0)
+        _limit_slopes(above, runs)
+        for run, look in zip(runs, _looks(names), strict=True):
+            above.fill_between(
+                run.lags, run.low, run.high, color=look["color"], alpha=0.18, linewidth=0
+            )
+            _bounded_line(above, run.lags, run.slope, **look)
+            middle.plot(run.lags, run.null_correlation, **_NULL)
+            middle.plot(run.lags, run.correlation, marker="o", **look)
+            # The exact change is the task's, not the run's: on the same sequences it is one line.
+            _log_line(below, run.lags, run.exact_change, color=MUTED, linestyle="-")
+        _log_scale(below, [change for run in runs for change in run.exact_change])
+        lowest = min((v for r in runs for v in (*r.correlation, *r.null_correlation)), default=0)
+        middle.set_ylim(min(-0.1, lowest - 0.05), 1.05)
+        below.xaxis.set_major_locator(MaxNLocator(integer=True))
+        above.set_ylabel("slope")
+        middle.set_ylabel("correlation")
+        below.set_ylabel("exact change")
+        below.set_xlabel("lag: steps from the replaced observation to the last")
+        _legend_of_arms(above, names)
+        _legend(
+            middle,
+            ["with the exact change", "with that of another sequence"],
+            [{"color": MUTED}, _NULL],
+        )
+        return figure
+
+
+def slope_note(slopes: Sequence[float]) -> str:
+    """Return the sentence that a caption needs where slopes lie beyond the widest axis."""
+    low, high = _WIDEST_SLOPES
+    below, above = any(slope < low for slope in slopes), any(slope > high for slope in slopes)
+    notes = [f"▽ on the lower edge: a slope below {short(low, 1)}."] if below else []
+    notes += [f"△ on the upper edge: a slope above {short(high, 1)}."] if above else []
+    return "".join(f" {note}" for note in notes)
+
+
 def edge_note(values: Iterator[float] | Sequence[float]) -> str:
     """Return the sentence that a caption needs where a log axis has values that it cannot place."""
     every = np.asarray(list(values), dtype=np.float64)
@@ -203,11 +282,11 @@ def style() -> Iterator[None]:
         yield
 
 
-def _stacked(heights: tuple[float, float]) -> tuple[Figure, Sequence[Axes]]:
+def _stacked(heights: tuple[float, ...], height: float = 4.9) -> tuple[Figure, Sequence[Axes]]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.8, 4.9), layout="constrained")
-    axes = figure.subplots(2, 1, sharex=True, height_ratios=heights)
+    figure = Figure(figsize=(4.8, height), layout="constrained")
+    axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
     return figure, list(axes)
 
 
@@ -228,8 +307,29 @@ def _log_line(axes: Axes, x: _Values, y: _Values, **look: Any) -> None:
     shown = np.where(np.isfinite(values) & (values > 0), values, np.nan)
     marker = "o" if len(values) <= _MOST_MARKED else ""
     axes.plot(places, shown, marker=marker, **look)
-    edge = {"color": look["color"], "linestyle": "", "clip_on": False, "fillstyle": "none"}
-    for which, height, shape in ((values == 0, 0.0, "v"), (np.isposinf(values), 1.0, "^")):
+    _on_the_edges(axes, places, values == 0, np.isposinf(values), look["color"])
+
+
+def _bounded_line(axes: Axes, x: Sequence[int], y: _Values, **look: Any) -> None:
+    """Draw slopes; those beyond the widest axis go to the edges, and the line leaves there."""
+    places, values = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    low, high = _WIDEST_SLOPES
+    axes.plot(places, values, marker="o", **look)
+    _on_the_edges(axes, places, values < low, values > high, look["color"])
+
+
+def _limit_slopes(axes: Axes, runs: Sequence[Influence]) -> None:
+    """Hold all slopes, 0 and 1; the noise of slopes on hardly any change must not set the scale."""
+    low, high = _WIDEST_SLOPES
+    slopes = [slope for run in runs for slope in run.slope]
+    axes.set_ylim(max(low, min([0.0, *slopes]) - 0.1), min(high, max([1.6, *slopes]) + 0.1))
+
+
+def _on_the_edges(
+    axes: Axes, places: np.ndarray, lower: np.ndarray, upper: np.ndarray, color: str
+) -> None:
+    edge: Any = {"color": color, "linestyle": "", "clip_on": False, "fillstyle": "none"}
+    for which, height, shape in ((lower, 0.0, "v"), (upper, 1.0, "^")):
         if which.any():
             heights = np.full(which.sum(), height)
             transform = axes.get_xaxis_transform()

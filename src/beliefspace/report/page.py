@@ -32,7 +32,7 @@ MARK = '<meta name="generator" content="beliefspace report">'
 """Stands near the start of every report, so that one is known when it is to be replaced."""
 
 # Other panels come between these and the recipe, by name.
-_FIRST = ("ladder", "published", "entropy-by-position", "learning-curve")
+_FIRST = ("ladder", "memory", "published", "entropy-by-position", "learning-curve")
 _LAST = ("recipe",)
 
 

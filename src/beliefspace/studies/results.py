@@ -13,7 +13,9 @@ from typing import Any, TypeAlias
 
 from beliefspace.core.config import content_hash
 from beliefspace.core.errors import CorruptFile, UnknownName
+from beliefspace.core.statistics import Interval
 from beliefspace.core.store import Run
+from beliefspace.windtunnel.memory import Lag, Memory
 from beliefspace.windtunnel.recipe import recipe_of
 
 __all__ = ["MeasureView", "MeasuresView", "Result", "ScoreView", "read_result"]
@@ -49,11 +51,15 @@ MeasuresView = Mapping[str, MeasureView]
 
 @dataclass(frozen=True)
 class ScoreView:
-    """A predictor's measures by name, with the ladder and how they were taken."""
+    """A predictor's measures by name, with the ladder and how they were taken.
+
+    Its memory is None where the exact belief is no filter, and in results older than the measure.
+    """
 
     measures: MeasuresView
     ladder: Mapping[str, MeasuresView]
     alternatives: MeasuresView
+    memory: Memory | None
     positions: tuple[int, ...]
     bayes_entropy_bits: tuple[float, ...]
     support: str
@@ -126,6 +132,7 @@ def _score(content: Json) -> ScoreView:
         measures=_measures(content),
         ladder={name: _measures(rung) for name, rung in content["ladder"].items()},
         alternatives={name: _measure(one) for name, one in content["alternatives"].items()},
+        memory=None if content.get("memory") is None else _memory(content["memory"]),
         positions=tuple(map(_whole, content["positions"])),
         bayes_entropy_bits=tuple(map(_number, content["bayes_entropy_bits"])),
         support=_text(content["support"]),
@@ -150,6 +157,40 @@ def _measure(content: Json) -> MeasureView:
         worst=_number(content["worst"]),
         worst_position=_whole(content["worst_position"]),
     )
+
+
+def _memory(content: Json) -> Memory:
+    return Memory(
+        {name: _whole(window) for name, window in content["window_equivalent"].items()},
+        _whole(content["steps"]),
+        tuple(map(_lag, content["influence"])),
+        _whole(content["sequences"]),
+    )
+
+
+def _lag(content: Json) -> Lag:
+    interval = content["slope_interval"]
+    return Lag(
+        _whole(content["lag"]),
+        _finite(content["exact_change"]),
+        _finite(content["slope"]),
+        Interval(
+            _finite(interval["low"]),
+            _finite(interval["high"]),
+            _finite(interval["level"]),
+            _text(interval["method"]),
+            _whole(interval["count"]),
+        ),
+        _finite(content["correlation"]),
+        _finite(content["null_correlation"]),
+    )
+
+
+def _finite(value: Json) -> float:
+    number = _number(value)
+    if math.isinf(number):
+        raise ValueError(f"expected a finite number; got {_shown(value)}")
+    return number
 
 
 def _number(value: Json) -> float:

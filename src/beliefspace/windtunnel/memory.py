@@ -38,6 +38,7 @@ LEAST_CORRELATION = 0.7
 
 _SEQUENCES = 500
 _RESAMPLES = 1000
+_ALIKE = 1 + 1e-9  # two ways to compute one filter differ by rounding, in either direction
 _NO_CHANGE = 1e-12  # total variation below which an exact change is rounding
 
 
@@ -73,8 +74,8 @@ class Memory:
     """Both measures of memory.
 
     Attributes:
-        window_equivalent: smallest window whose filter is as near to Bayes as the model, by the
-            filter's restart; K stands for the exact filter.
+        window_equivalent: smallest window, from 1 on, whose filter is as near to Bayes as the
+            model, by the filter's restart; K stands for the exact filter.
         steps: observations of a sequence, K.
         influence: by lag; a lag at which the exact belief does not change is left out.
         sequences: how many the influence was measured on.
@@ -96,7 +97,10 @@ class Memory:
         return reach
 
     def __str__(self) -> str:
-        windows = ", ".join(f"{w} ({name} restart)" for name, w in self.window_equivalent.items())
+        windows = ", ".join(
+            f"{'at most ' * (window == 1)}{window} ({restart} restart)"
+            for restart, window in self.window_equivalent.items()
+        )
         right = "at no lag" if self.reach is None else f"to lag {self.reach}"
         return f"window-equivalent of {self.steps}: {windows}; influence right {right}"
 
@@ -124,7 +128,7 @@ def measure_memory(
 
 def _window_equivalent(task: FilteringTask, batch: Batch, error_bits: float, restart: str) -> int:
     for window, predictive in enumerate(task.windows(batch, restart), start=1):
-        if batch.predictive.kl_bits(predictive).mean() <= error_bits:
+        if batch.predictive.kl_bits(predictive).mean() <= error_bits * _ALIKE:
             return window
     return task.steps
 

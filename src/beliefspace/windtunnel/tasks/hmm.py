@@ -1,14 +1,15 @@
 """Filtering a hidden Markov chain whose parameters stand in a header, or have to be inferred.
 
 Parameters are drawn for each sequence; after each observation the model is asked for the hidden
-state there, or for the next symbol. One sequence with S = O = 2 and K = 3, with a header of rows
-(T and E scaled to S p - 1 and O p - 1, and which state the row is of)::
+state there, or for the next symbol. One sequence with S = O = 2, K = 4, and a header of rows that
+states T = (0.06 0.94 / 0.72 0.28) and E = (0.20 0.80 / 0.90 0.10)::
 
-    position    0       1       2       3       4     5     6
-    is a       row of T        row of E       symbol
-    input    T(0, .)  T(1, .) E(0, .) E(1, .)   1     0     0
-    target                                      0     1     1     (the hidden state)
-    Bayes                                     ...   ...   ...     P(state | symbols so far)
+    position     0     1     2     3      4      5      6      7
+    is a       row of T    row of E     symbol
+    input      T[0]  T[1]  E[0]  E[1]     1      0      1      0
+    target                                0      1      0      1    (the hidden state)
+    Bayes                                0.11   0.97   0.05   0.98  P(state 1 | symbols so far)
+    bits                                 0.50   0.21   0.29   0.16
 
 Symbols:
     S, O      hidden states, symbols                              ``states``, ``symbols``
@@ -86,8 +87,8 @@ class HMM(FilteringTask):
         symbols: O >= 2.
         observations: symbols of a sequence, K >= 1.
         header: "rows", one vector for each row of T and E; "tokens", a token for each of their
-            entries, as released; "none". By default "rows" where parameters are drawn for each
-            sequence, and "none" where there is a pool or they are given.
+            entries, as released; "hidden", none at all. By default "rows" where parameters are
+            drawn for each sequence, and "hidden" where there is a pool or they are given.
         target: "state", the hidden state now, or "symbol", the next one.
         generator: "released" (rows floored at 0.05 and rounded to cents) or "dirichlet".
         stay: rho of the dirichlet generator, 0 to less than 1: T = rho I + (1 - rho) R.
@@ -140,7 +141,7 @@ class HMM(FilteringTask):
         """The kind of header, resolved."""
         if self.header is not None:
             return self.header
-        return "none" if self.fixed else "rows"
+        return "hidden" if self.fixed else "rows"
 
     @property
     def layout(self) -> hmm_header.Layout:
@@ -291,7 +292,7 @@ class HMM(FilteringTask):
         vectors = shown.ndim == 3
         symbols = shown[:, :, -self.symbols :].argmax(axis=2) if vectors else shown
         symbols = symbols - (0 if vectors else self.layout.first_symbol)
-        own = None if self.shown == "none" else self.layout.read(batch.inputs)
+        own = None if self.shown == "hidden" else self.layout.read(batch.inputs)
         for row, seen in enumerate(symbols):
             sets = _pool(self) if own is None else own.take(slice(row, row + 1))
             for end in range(1, self.steps + 1):
@@ -320,7 +321,7 @@ class HMM(FilteringTask):
     def _observed(self, chains: HiddenChains, part: slice = slice(None)) -> Observed:
         """What is seen of some sequences, and what they may have been drawn from."""
         seen = chains.observations[part, :-1]
-        if self.shown == "none":
+        if self.shown == "hidden":
             return Observed(_pool(self), True, seen)
         return Observed(Parameters.apart(chains.parameters[part]), False, seen)
 
@@ -371,12 +372,12 @@ def _check_source(task: HMM) -> None:
 
 def _check_header(task: HMM) -> None:
     """Raise unless a model can know what the exact answer needs."""
-    if task.shown == "none" and not task.fixed:
+    if task.shown == "hidden" and not task.fixed:
         raise InvalidInput(
             "without a header, parameters drawn for each sequence have no tractable posterior; "
             "use a header, a pool, or give transition and emission"
         )
-    if task.shown != "none" and task.transition is not None:
+    if task.shown != "hidden" and task.transition is not None:
         raise InvalidInput(f"parameters that are given need no header; got {task.header!r}")
     if task.shown == "tokens" and task.generator != "released":
         raise InvalidInput(

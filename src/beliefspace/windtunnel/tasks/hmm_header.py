@@ -11,7 +11,7 @@ tokens   TRANS, S x S probabilities, EMIT, S x O probabilities, SEP, then    S (
          OBS and a symbol a step; tokens as in 2512.22471 (released code)
 rows     S rows of T, S rows of E, then a symbol a step: vectors of           2 S + K
          [S p - 1 of T | O p - 1 of E | state of the row | symbol]
-none     a symbol a step: tokens 0 ... O - 1                                  K
+hidden   a symbol a step: tokens 0 ... O - 1                                  K
 ======== =================================================================== ===================
 
 Token ids: probabilities of 5, 6, ... 100 cents are 0 ... 95, then TRANS, EMIT, SEP, OBS, then the
@@ -29,7 +29,7 @@ from jaxtyping import Float32, Int64
 from beliefspace.windtunnel.tasks.base import RealInputs, TokenInputs
 from beliefspace.windtunnel.tasks.hmm_parameters import CENTS, FLOOR_CENTS, Parameters
 
-Header = Literal["rows", "tokens", "none"]
+Header = Literal["rows", "tokens", "hidden"]
 
 TRANS = CENTS - FLOOR_CENTS + 1
 EMIT, SEP, OBS, FIRST_SYMBOL = range(TRANS + 1, TRANS + 5)
