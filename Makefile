@@ -19,7 +19,7 @@ PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytho
 PARALLEL = -n $(WORKERS) --maxprocesses 8 --dist loadscope
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow bench check style types layers unused
+.PHONY: help demo test slow bench docs check style types layers unused
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -35,6 +35,9 @@ slow: $(VENV)/.ready-test ## Run the slow tests; those that open a page need Chr
 
 bench: $(VENV)/.ready-bench ## Measure what benchmarks/README.md shows (2 hours); it resumes.
 	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.ready-all ## Write docs/tasks.md anew from the registry.
+	$(BIN)/python tools/tasks_page.py
 
 check: style types layers unused ## Check all of the next four.
 

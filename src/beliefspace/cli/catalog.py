@@ -22,7 +22,7 @@ from beliefspace.cli.names import find
 from beliefspace.core import registry
 from beliefspace.core.errors import InvalidInput, UnknownName, unknown_name
 
-__all__ = ["describe", "list_names"]
+__all__ = ["describe", "description", "list_names"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,28 @@ def describe(arguments: Sequence[str]) -> Answer:
     """Describe one registered thing: settings, shapes, source; of a task also a drawn example."""
     options = parse(DescribeOptions, arguments, "describe", str(describe.__doc__))
     group, name = _located(options.name)
+    thing, data = registry.resolve(group, name), description(group, name)
+    parts: list[str | Table] = [f"{name} ({group.removesuffix('s')})", "", data["text"], ""]
+    if isinstance(thing, type):
+        rows = [(f["name"], f["type"], f["default"], f["meaning"]) for f in data["fields"]]
+        parts += [Table(("setting", "type", "default", "meaning"), tuple(rows)), ""]
+    else:
+        parts += [f"{thing.__name__}{inspect.signature(thing)}", ""]
+    parts += _task_parts(data) if group == "tasks" else []
+    return Answer((*parts, f"source: {data['source']}"), data, options.json)
+
+
+def description(group: str, name: str) -> dict[str, Any]:
+    """Return what there is to say about one registered thing, as plain values.
+
+    Args:
+        group: one of the registry's groups.
+        name: the short name in it.
+
+    Returns:
+        ``group``, ``name``, ``summary``, ``text``, ``source`` and ``fields``; of a task also
+        ``task`` and ``example`` (see :mod:`beliefspace.cli.examples`).
+    """
     thing = registry.resolve(group, name)
     data: dict[str, Any] = {
         "group": group,
@@ -85,18 +107,11 @@ def describe(arguments: Sequence[str]) -> Answer:
         "source": _source(thing),
         "fields": _fields(thing) if isinstance(thing, type) else [],
     }
-    parts: list[str | Table] = [f"{name} ({group.removesuffix('s')})", "", data["text"], ""]
-    if isinstance(thing, type):
-        rows = [(f["name"], f["type"], f["default"], f["meaning"]) for f in data["fields"]]
-        parts += [Table(("setting", "type", "default", "meaning"), tuple(rows)), ""]
-    else:
-        parts += [f"{thing.__name__}{inspect.signature(thing)}", ""]
     if group == "tasks":
         from beliefspace.cli.examples import example, facts
 
-        data["task"], data["example"] = facts(thing), example(thing)
-        parts += _task_parts(data)
-    return Answer((*parts, f"source: {data['source']}"), data, options.json)
+        data |= {"task": facts(thing), "example": example(thing)}
+    return data
 
 
 def _entries(group: str) -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from beliefspace.windtunnel.tasks.base import (
     TokenInputs,
 )
 
-__all__ = ["example", "facts", "settings_in_words"]
+__all__ = ["example", "facts", "figures", "settings_in_words", "typical"]
 
 _MOST_ROWS = 16
 
@@ -28,7 +29,7 @@ def facts(cls: type[Task]) -> dict[str, str]:
     Args:
         cls: the task's class.
     """
-    task = _typical(cls)
+    task = typical(cls)
     inputs, outputs = task.inputs, task.outputs
     tokens = isinstance(inputs, TokenInputs)
     return {
@@ -41,7 +42,9 @@ def facts(cls: type[Task]) -> dict[str, str]:
         if isinstance(outputs, CategoricalOutputs)
         else "a real number (mean and log variance)",
         "prefix": f"{task.prefix} positions",
-        "hypotheses": f"{task.hypothesis_bits:.4g} bits",
+        "hypotheses": f"{figures(task.hypothesis_bits, 4)} bits"
+        if math.isfinite(task.hypothesis_bits)
+        else "a continuum",
         "primitives": ", ".join(task.primitives) or "none",
     }
 
@@ -67,7 +70,7 @@ def example(cls: type[Task]) -> dict[str, Any]:
             row |= {
                 "drawn": _drawn(task, batch.targets[0, position]),
                 "Bayes": _believed(batch.predictive, index),
-                "bits": f"{entropies[index]:.3g}",
+                "bits": figures(entropies[index]),
             }
         rows.append({"drawn": "", "Bayes": "", "bits": ""} | row)
     columns = ["position", "input", "drawn", "Bayes", "bits"]
@@ -79,11 +82,28 @@ def example(cls: type[Task]) -> dict[str, Any]:
     }
 
 
-def _typical(cls: type[Task]) -> Task:
+def typical(cls: type[Task]) -> Task:
+    """Return a task at its default settings, or its first tiny instance where some have none.
+
+    Args:
+        cls: the task's class.
+    """
     try:
         return cls()
     except (TypeError, InvalidInput):  # settings without a default
         return cls.tiny()[0]
+
+
+def figures(value: float, count: int = 3) -> str:
+    """Return a number with so many significant figures, the same on every machine.
+
+    Args:
+        value: the number. What is beyond its ninth figure does not count: the last digits of a
+            computation differ from machine to machine, and could tip 0.125 either way.
+        count: figures kept, at most 6.
+    """
+    settled = float(f"{value:.9g}")
+    return f"{float(f'{settled:.{count}g}'):g}"
 
 
 def settings_in_words(task: Task) -> str:
@@ -107,16 +127,16 @@ def _input(value: Any) -> str:
 def _drawn(task: Task, target: np.integer | np.floating) -> str:
     if isinstance(task.outputs, CategoricalOutputs):
         return str(task.outputs.support[int(target)])
-    return f"{float(target):.3g}"
+    return figures(float(target))
 
 
 def _believed(predictive: Predictive, index: int) -> str:
     if not isinstance(predictive, Categorical):
         deviation = float(np.sqrt(predictive.variance[index]))
-        return f"{float(predictive.mean[index]):.3g} ± {deviation:.3g}"
+        return f"{figures(float(predictive.mean[index]))} ± {figures(deviation)}"
     probabilities = np.exp(predictive.log_probs[index])
     support = predictive.support or range(len(probabilities))
-    order = np.argsort(-probabilities, kind="stable")[:4]
-    shown = [f"{support[i]}: {probabilities[i]:.3g}" for i in order if probabilities[i] > 0]
+    order = np.argsort(-probabilities.round(9), kind="stable")[:4]  # what is equal stays in order
+    shown = [f"{support[i]}: {figures(probabilities[i])}" for i in order if probabilities[i] > 0]
     more = int((probabilities > 0).sum()) - len(shown)
     return ", ".join(shown) + (f", {more} more" if more else "")

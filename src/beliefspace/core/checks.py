@@ -23,13 +23,18 @@ def check_whole(name: str, value: object, least: int, most: int = 1_000_000) -> 
         raise InvalidInput(f"{name} is at most {most:,}; got a number of {len(str(value))} digits")
 
 
-def check_finite(name: str, value: float, *, above: float | None = None) -> None:
+def check_finite(name: str, value: object, *, above: float | None = None) -> None:
     """Raise unless a number is finite and at least 0, or greater than ``above``.
 
     Raises:
         InvalidInput: it is not; the message has its name.
     """
-    if not math.isfinite(value) or (value < 0 if above is None else value <= above):
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if (
+        not number
+        or not math.isfinite(value)
+        or not (value >= 0 if above is None else value > above)
+    ):
         bound = "at least 0" if above is None else f"greater than {above:g}"
         raise InvalidInput(f"{name} is a finite number {bound}; got {value!r}")
 
@@ -44,6 +49,26 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
         close = nearest(str(value), choices)
         hint = f" (nearest: {close[0]})" if close else ""
         raise InvalidInput(f"{name} is one of {', '.join(choices)}; got {value!r}{hint}")
+
+
+def as_rows(name: str, value: object) -> tuple[tuple[float, ...], ...]:
+    """Return a table, given as nested sequences or as an array, as rows of numbers.
+
+    Raises:
+        InvalidInput: it is not rows of numbers; the message has its name.
+    """
+    try:
+        return tuple(tuple(map(_number, row)) for row in value)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        shown = repr(value)
+        shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        raise InvalidInput(f"{name} is rows of numbers; got {shown}") from None
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool | str) or not hasattr(value, "__float__"):
+        raise TypeError("not a number")
+    return float(value)
 
 
 def check_rows_of_probabilities(

@@ -136,7 +136,11 @@ class Task(ABC):
     @property
     @abstractmethod
     def hypothesis_bits(self) -> float:
-        """Entropy of the prior over the latent, in bits (inf for a continuous one)."""
+        """Entropy of the prior over the latent, in bits.
+
+        Inf for a continuous one; where it has no closed form, its bound: log2 of the number of
+        hypotheses.
+        """
 
     @abstractmethod
     def batch(self, sequences: int, stream: Stream, step: int = 0) -> Batch:

@@ -85,11 +85,13 @@ def forward(
     top = log_likelihood.max(axis=2)
     top[np.isneginf(top)] = 0.0
 
-    def likelihood(part: slice) -> Likelihood:
-        scaled = np.exp(log_likelihood[part] - top[part, :, None])
-        return np.asarray(scaled.transpose(2, 1, 0))
+    def scaled(part: slice | Rows) -> LogStates:
+        return np.asarray(log_likelihood[part] - top[part, :, None])
 
-    found = _filtered(start, transition, likelihood, log_likelihood.__getitem__, top.shape)
+    def likelihood(part: slice) -> Likelihood:
+        return np.asarray(np.exp(scaled(part)).transpose(2, 1, 0))
+
+    found = _filtered(start, transition, likelihood, scaled, top.shape)
     return Filtered(found.belief, found.evidence + top.cumsum(axis=1))
 
 
@@ -185,8 +187,8 @@ def _filtered(
     Args:
         start: as above.
         transition: as above.
-        likelihood: of a part of the sequences; a common factor of a column does not matter.
-        log_likelihood: of the sequences that are done again.
+        likelihood: of a part of the sequences.
+        log_likelihood: the same in logs, of the sequences that are done again.
         shape: n, K.
     """
     sequences, steps = shape

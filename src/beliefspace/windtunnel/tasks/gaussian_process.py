@@ -44,12 +44,12 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from scipy.special import gamma, kv
 
-from beliefspace.core.checks import check_choice, check_whole
+from beliefspace.core.checks import as_rows, check_choice, check_whole
 from beliefspace.core.distributions import Normal
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.registry import register
 from beliefspace.core.streams import Stream
-from beliefspace.windtunnel.tasks.base import Primitive, Task
+from beliefspace.windtunnel.tasks.base import Batch, Predictive, Primitive, Task
 from beliefspace.windtunnel.tasks.sequential_normal import (
     Examples,
     RegressionTask,
@@ -104,6 +104,9 @@ class GaussianProcess(RegressionTask):
         for name in ("scale", "length_scale", "period"):
             check_scale(name, getattr(self, name))
         _check_power(self.power)
+        if self.covariance_matrix is not None:
+            rows = as_rows("covariance_matrix", self.covariance_matrix)
+            object.__setattr__(self, "covariance_matrix", rows)
         _check_matrix(self)
         self.check()
 
@@ -174,23 +177,25 @@ class GaussianProcess(RegressionTask):
         noise = stream.normals(step, sequences, self.examples, "noise")
         return Examples(values, x, rounded(values + math.sqrt(self.noise**2 - nugget) * noise))
 
-    def rungs(self, examples: Examples) -> Mapping[str, Normal]:
+    def ladder(self, batch: Batch) -> Mapping[str, Predictive]:
         """Exact predictives that use none or one of the earlier pairs.
 
         "prior" ignores them: N(0, k(x, x) + σ²). "last observation" and "nearest neighbour" are
         exact given one pair alone: the one just before, or the one that tells most about y (for a
         kernel that falls with distance the nearest).
         """
+        examples = batch.latent
         covariance = self.covariance(examples.x)
         variance = np.diagonal(covariance, axis1=1, axis2=2) + self.noise**2
         earlier = np.tri(self.examples, k=-1, dtype=bool)
         told = np.where(earlier, covariance**2 / variance[:, None, :], -1.0)
         previous = np.broadcast_to(np.arange(self.examples) - 1, variance.shape)
-        return {
+        rungs = {
             "prior": Normal(np.zeros(variance.size), variance.ravel()),
             "last observation": _given_one(covariance, variance, examples.y, previous),
             "nearest neighbour": _given_one(covariance, variance, examples.y, told.argmax(axis=2)),
         }
+        return {name: self.in_bins(rung) for name, rung in rungs.items()}
 
     def derive(
         self, x: Float64[np.ndarray, "k f"], y: Float64[np.ndarray, " k-1"]

@@ -37,7 +37,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from beliefspace.core.checks import check_choice, check_finite, check_whole
+from beliefspace.core.checks import as_rows, check_choice, check_finite, check_whole
 from beliefspace.core.distributions import Categorical
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.registry import register
@@ -126,6 +126,9 @@ class HMM(FilteringTask):
         check_choice("target", self.target, get_args(Target))
         check_choice("generator", self.generator, get_args(hmm_parameters.Generator))
         check_choice("header", self.shown, get_args(hmm_header.Header))
+        for name in ("transition", "emission"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, as_rows(name, getattr(self, name)))
         check_finite("stay", self.stay)
         check_finite("concentration", self.concentration, above=0)
         _check_source(self)
@@ -335,7 +338,7 @@ class HMM(FilteringTask):
         sets = self.pool or 1
         most = max(1, _ENTRIES // (sets * self.steps * self.states))
         logs = []
-        for first in range(0, len(chains.states), most):
+        for first in range(0, max(1, len(chains.states)), most):
             observed = self._observed(chains, slice(first, first + most))
             logs.append(self._answer(observed, observed.belief()).log_probs)
         return Categorical(np.concatenate(logs), self.outputs.support)
@@ -354,7 +357,7 @@ def _check_source(task: HMM) -> None:
         if task.pool is not None:
             raise InvalidInput("parameters are given, or they come from a pool; got both")
         hmm_parameters.given(task.transition, task.emission, task.states, task.symbols)
-    if task.generator == "released":
+    elif task.generator == "released":
         most = CENTS // FLOOR_CENTS
         if max(task.states, task.symbols) > most:
             raise InvalidInput(

@@ -120,7 +120,7 @@ class Observed:
         """One entry for each pair of sequence and set."""
         if not self.pool:
             return one_a_set
-        return np.concatenate([one_a_set] * len(self.symbols))
+        return np.tile(one_a_set, (len(self.symbols),) + (1,) * (one_a_set.ndim - 1))
 
     def _mixed(self, joint: Float64[np.ndarray, "nM K S"]) -> LogBelief:
         """Normalise over sets and states together."""

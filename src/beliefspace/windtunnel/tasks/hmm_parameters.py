@@ -8,7 +8,8 @@ Symbols:
 
 Two generators (2512.22471):
     released    each row Dirichlet(1), floored at 0.05, scaled to sum to 1, rounded to cents; what
-                is missing to a sum of 1 goes to the largest entry. The rounded rows are the truth.
+                is missing to a sum of 1 goes to the largest entry, and an excess is taken from it
+                (down to the floor, and then from the next). The rounded rows are the truth.
     dirichlet   T = rho I + (1 - rho) R, rows of R Dirichlet(1) and those of E Dirichlet(c); each on
                 a grid of 2^-20, none below one step of it. "Sticky" is a rho near 1.
 """
@@ -126,8 +127,12 @@ def _on_grid(
     """Scale rows to sum to 1 in multiples of 1 / ``grid``, none below ``least`` of them."""
     scaled = weights / weights.sum(axis=-1, keepdims=True)
     counts = np.maximum(np.rint(scaled * grid), least)
-    largest = counts.argmax(axis=-1)[..., None]
     missing = grid - counts.sum(axis=-1, keepdims=True)
-    repaired = np.take_along_axis(counts, largest, axis=-1) + missing
-    np.put_along_axis(counts, largest, repaired, axis=-1)
+    while missing.any():
+        # The largest entry takes what is missing; of an excess only what leaves it at the floor.
+        largest = counts.argmax(axis=-1)[..., None]
+        before = np.take_along_axis(counts, largest, axis=-1)
+        after = np.maximum(before + missing, least)
+        np.put_along_axis(counts, largest, after, axis=-1)
+        missing += before - after
     return np.asarray(counts / grid)

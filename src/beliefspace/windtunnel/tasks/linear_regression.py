@@ -32,11 +32,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from beliefspace.core.checks import check_whole
+from beliefspace.core.checks import as_rows, check_whole
 from beliefspace.core.distributions import Normal
 from beliefspace.core.registry import register
 from beliefspace.core.streams import Stream
-from beliefspace.windtunnel.tasks.base import Primitive, Task
+from beliefspace.windtunnel.tasks.base import Batch, Predictive, Primitive, Task
 from beliefspace.windtunnel.tasks.sequential_normal import (
     Examples,
     RegressionTask,
@@ -75,7 +75,9 @@ class LinearRegression(RegressionTask):
         check_whole("dimensions", self.dimensions, 1, most=1000)
         check_scale("prior_scale", self.prior_scale)
         if self.feature_covariance is not None:
-            check_covariance("feature_covariance", self.feature_covariance, self.dimensions)
+            rows = as_rows("feature_covariance", self.feature_covariance)
+            object.__setattr__(self, "feature_covariance", rows)
+            check_covariance("feature_covariance", rows, self.dimensions)
         self.check()
 
     @property
@@ -129,7 +131,7 @@ class LinearRegression(RegressionTask):
         noise = self.noise * stream.normals(step, sequences, self.examples, "noise")
         return Examples(weights, x, rounded((x @ weights[:, :, None])[:, :, 0] + noise))
 
-    def rungs(self, examples: Examples) -> Mapping[str, Normal]:
+    def ladder(self, batch: Batch) -> Mapping[str, Predictive]:
         """Three predictors that fall short of Bayes, each in its own way.
 
         "ridge" has the exact mean but the noise for its variance: it ignores what is left uncertain
@@ -138,13 +140,15 @@ class LinearRegression(RegressionTask):
         variance σ² (1 + xᵀ (XᵀX)⁺ x): it has no prior. "prior" ignores the pairs:
         N(0, σ² + τ² |x|²); late in a sequence it is the worst, and least squares the best.
         """
+        examples = batch.latent
         exact = self.exact(examples)
         prior = self.prior_scale**2 * (examples.x**2).sum(axis=2).ravel() + self.noise**2
-        return {
+        rungs = {
             "ridge": Normal(exact.mean, np.full_like(exact.mean, self.noise**2)),
             "least squares": self._least_squares(examples),
             "prior": Normal(np.zeros_like(prior), prior),
         }
+        return {name: self.in_bins(rung) for name, rung in rungs.items()}
 
     def derive(
         self, x: Float64[np.ndarray, "k d"], y: Float64[np.ndarray, " k-1"]

@@ -35,7 +35,7 @@ from typing import get_args
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from beliefspace.core.checks import check_choice, check_whole
+from beliefspace.core.checks import as_rows, check_choice, check_whole
 from beliefspace.core.distributions import Categorical
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.information import entropy_bits
@@ -96,6 +96,9 @@ class Process(FilteringTask):
         check_whole("length", self.length, 1, most=100_000)
         for letter, most in (("x", 0.5), ("a", 1.0), ("p", 1.0)):
             _check_share(letter, getattr(self, letter), most)
+        if self.matrices is not None:
+            tables = tuple(as_rows(f"matrix {x}", one) for x, one in enumerate(self.matrices))
+            object.__setattr__(self, "matrices", tables)
         if (self.matrices is not None) != (self.name == "custom"):
             given = "none" if self.matrices is None else "some"
             raise InvalidInput(f'matrices go with name = "custom"; got {self.name}, and {given}')

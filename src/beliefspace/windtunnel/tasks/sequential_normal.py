@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,10 +94,6 @@ class RegressionTask(Task):
         """Draw hypotheses, features and outcomes, both rounded to float32."""
 
     @abstractmethod
-    def rungs(self, examples: Examples) -> Mapping[str, Normal]:
-        """Return the reference predictors, each of ``n L`` rows, before any binning."""
-
-    @abstractmethod
     def derive(
         self, x: Float64[np.ndarray, "k f"], y: Float64[np.ndarray, " k-1"]
     ) -> tuple[float, float]:
@@ -159,16 +154,12 @@ class RegressionTask(Task):
         else:
             targets = np.full(scored.shape, -1, dtype=np.int64)
             targets[scored] = bin_index(drawn.y.ravel(), self._edges)
-        return Batch(inputs, scored, targets, drawn, lambda: self._in_bins(self.exact(drawn)))
+        return Batch(inputs, scored, targets, drawn, lambda: self.in_bins(self.exact(drawn)))
 
     def exact(self, examples: Examples) -> Normal:
         """Return the posterior predictive of each outcome given those before it, ``n L`` rows."""
         noisy = self.covariance(examples.x) + self.noise**2 * np.eye(self.examples)
         return sequential(noisy, examples.y)
-
-    def ladder(self, batch: Batch) -> Mapping[str, Predictive]:
-        """The task's reference predictors, in bins where the outcomes are."""
-        return {name: self._in_bins(rung) for name, rung in self.rungs(batch.latent).items()}
 
     def reference(self, batch: Batch) -> Predictive:
         """The predictive of one outcome at a time, and bins by integrating its density."""
@@ -186,7 +177,8 @@ class RegressionTask(Task):
         assert self.bins is not None
         return bin_edges(self.bins, self.marginal_deviation)
 
-    def _in_bins(self, normal: Normal) -> Predictive:
+    def in_bins(self, normal: Normal) -> Predictive:
+        """Return a predictive of real outcomes as what is asked for: itself, or mass in bins."""
         return normal if self.bins is None else binned(normal, self._edges)
 
 
