@@ -29,12 +29,10 @@ def check_finite(name: str, value: object, *, above: float | None = None) -> Non
     Raises:
         InvalidInput: it is not; the message has its name.
     """
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if (
-        not number
-        or not math.isfinite(value)
-        or not (value >= 0 if above is None else value > above)
-    ):
+    real = math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        real = float(value)
+    if not (math.isfinite(real) and (real >= 0 if above is None else real > above)):
         bound = "at least 0" if above is None else f"greater than {above:g}"
         raise InvalidInput(f"{name} is a finite number {bound}; got {value!r}")
 
