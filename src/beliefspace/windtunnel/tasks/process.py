@@ -63,6 +63,8 @@ _WINDOWS = 4
 _MIXED_STATES = 1_000_000  # followed at once: 24 MB with three hidden states
 _MOST_STEPS = 10_000
 _AGREEMENT_BITS = 1e-9
+_SMALLEST = 1e-280  # of a belief that products of probabilities reach without losing digits
+_LEAST_EDGE = 1e-20  # with smaller edges a belief may jump past that to 0
 
 
 @register("tasks", "process")
@@ -320,6 +322,24 @@ class Process(FilteringTask):
 
     def _filtered(self, tokens: Int64[np.ndarray, "n t"]) -> Float64[np.ndarray, "n t S"]:
         """Log mixed states; NaN from the first impossible token on."""
+        logs = np.empty((tokens.shape[1], len(self.start), len(tokens)))
+        edges = self.machine.transpose(1, 2, 0)
+        belief = np.tile(self.start[:, None], len(tokens))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for t, written in enumerate(tokens.T):
+                joint = np.einsum("sn,stn->tn", belief, edges[:, :, written])
+                belief = np.divide(joint, joint.sum(axis=0), out=logs[t])
+            # Products lose digits near the smallest floats; such sequences go through logs instead.
+            near = (logs > 0) & (logs < _SMALLEST)
+            small = np.flatnonzero(near.any(axis=(0, 1)) | (self._least_edge < _LEAST_EDGE))
+            np.log(logs, out=logs)
+        found = logs.transpose(2, 0, 1)
+        if len(small):
+            found[small] = self._in_logs(tokens[small])
+        return found
+
+    def _in_logs(self, tokens: Int64[np.ndarray, "n t"]) -> Float64[np.ndarray, "n t S"]:
+        """The same, whatever the size of the probabilities."""
         logs = np.empty((*tokens.shape, len(self.start)))
         belief = np.broadcast_to(np.log(self.start), (len(tokens), len(self.start)))
         for t in range(tokens.shape[1]):
@@ -327,6 +347,11 @@ class Process(FilteringTask):
             with np.errstate(invalid="ignore"):
                 belief = logs[:, t] = joint - log_sum(joint)[:, None]
         return logs
+
+    @cached_property
+    def _least_edge(self) -> float:
+        """Smallest probability of a possible edge."""
+        return float(self.machine[self.machine > 0].min())
 
     def _advanced(
         self, logs: Float64[np.ndarray, "*rows S"], tokens: Int64[np.ndarray, "*rows"]
