@@ -19,6 +19,8 @@ from beliefspace.core.trace import Point, RunnerMethods, Trace
 from beliefspace.windtunnel.models.base import Head, output_count
 from beliefspace.windtunnel.tasks.base import CategoricalOutputs, Task, TokenInputs
 
+EMBEDDING_DEVIATION = 0.02
+
 Inputs: TypeAlias = "np.ndarray | Tensor"
 Columns: TypeAlias = "Sequence[int] | np.ndarray | Tensor | None"
 
@@ -40,6 +42,18 @@ class Network(nn.Module, RunnerMethods, ABC):
         Returns:
             Logits ``[n, T or len(columns), m]``; for normal outputs m = 2: mean and log variance.
         """
+
+    def stream(self, header: Inputs) -> Streaming:
+        """Return the recurrent form, for inputs that come one position at a time.
+
+        Args:
+            header: the header positions of the sequences, ``[n, p]`` or ``[n, p, f]``; of a task
+                without one an array with p = 0.
+
+        Raises:
+            InvalidInput: the architecture has no recurrent form; the message says why.
+        """
+        raise InvalidInput(f"{type(self).__name__} has no recurrent form")
 
     @abstractmethod
     def points(self) -> tuple[Point, ...]:
@@ -79,6 +93,14 @@ class Network(nn.Module, RunnerMethods, ABC):
             seen.gradients,
         )
         return seen.outputs, trace
+
+
+class Streaming(ABC):
+    """A network at work on sequences of which it is given one position after another."""
+
+    @abstractmethod
+    def __call__(self, inputs: Inputs) -> Tensor:
+        """Take the inputs at the next position, ``[n]`` or ``[n, f]``, and return its outputs."""
 
 
 class Initializer:

@@ -21,6 +21,7 @@ from beliefspace.core.trace import Point
 from beliefspace.windtunnel.models.transformer import Transformer
 from beliefspace.windtunnel.networks.attention import Attention
 from beliefspace.windtunnel.networks.base import (
+    EMBEDDING_DEVIATION,
     Columns,
     Initializer,
     InputEmbedding,
@@ -32,8 +33,6 @@ from beliefspace.windtunnel.networks.base import (
 )
 from beliefspace.windtunnel.networks.positions import Rotation, Sight
 from beliefspace.windtunnel.tasks.base import Task
-
-EMBEDDING_DEVIATION = 0.02
 
 
 class TransformerNetwork(Network):
