@@ -78,7 +78,7 @@ def _key(name: str, size: Size) -> tuple[str, str]:
 def _contestants(size: Size) -> dict[str, Callable[[], np.ndarray]]:
     """Return what is timed: each gives log beliefs ``[n, K, S]``, but the last, which smooths."""
     chains = size.task.batch(size.sequences, Stream(0, "filtering")).latent
-    parameters = Parameters.apart(chains.parameters)
+    parameters = Parameters.split(chains.parameters)
     symbols = chains.observations[:, :-1]
     return {
         "ours": lambda: Observed(parameters, False, symbols).belief()[:, 0],

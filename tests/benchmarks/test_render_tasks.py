@@ -70,6 +70,6 @@ def test_a_model_stands_between_its_neighbours_on_the_ladder(tmp_path):
 def test_the_contestants_of_the_filter_agree():
     task = HMM(3, 4, 7)
     chains = task.batch(20, Stream(0, "filtering")).latent
-    parameters, symbols = Parameters.apart(chains.parameters), chains.observations[:, :-1]
+    parameters, symbols = Parameters.split(chains.parameters), chains.observations[:, :-1]
     exact = task.batch(20, Stream(0, "filtering")).belief.log_probs.reshape(20, 7, 3)
     assert np.allclose(filtering.scaled(parameters, symbols), exact, atol=1e-12)

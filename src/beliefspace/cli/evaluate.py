@@ -135,7 +135,7 @@ def _parts(what: str, task: Task, final: Score) -> tuple[str | Table, ...]:
     if isinstance(task.outputs, CategoricalOutputs):
         how += f", mass over {final.support}"
     memory = () if final.memory is None else (str(final.memory),)
-    return head, "", Table(headers, tuple(rows)), "", *memory, how
+    return head, "", Table(headers, tuple(rows)), "", final.place, *memory, how
 
 
 def _row(name: str, one: Measures) -> tuple[str, ...]:

@@ -20,7 +20,8 @@ def check_whole(name: str, value: object, least: int, most: int = 1_000_000) -> 
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidInput(f"{name} is a whole number of at least {least}; got {value!r}")
     if value > most:
-        raise InvalidInput(f"{name} is at most {most:,}; got a number of {len(str(value))} digits")
+        shown = f"{value:,}" if value < 10**12 else f"a number of {len(str(value))} digits"
+        raise InvalidInput(f"{name} is at most {most:,}; got {shown}")
 
 
 def check_finite(name: str, value: object, *, above: float | None = None) -> None:
@@ -31,10 +32,21 @@ def check_finite(name: str, value: object, *, above: float | None = None) -> Non
     """
     real = math.nan
     if isinstance(value, int | float) and not isinstance(value, bool):
-        real = float(value)
+        real = float(value) if abs(value) < 1e308 else math.inf
     if not (math.isfinite(real) and (real >= 0 if above is None else real > above)):
         bound = "at least 0" if above is None else f"greater than {above:g}"
         raise InvalidInput(f"{name} is a finite number {bound}; got {value!r}")
+
+
+def check_within(name: str, value: object, least: float, most: float) -> None:
+    """Raise unless a value is a number from ``least`` to ``most``.
+
+    Raises:
+        InvalidInput: it is not; the message has its name.
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value <= most:  # type: ignore[operator]
+        raise InvalidInput(f"{name} is a number from {least:g} to {most:g}; got {value!r}")
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
@@ -43,7 +55,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     Raises:
         InvalidInput: it is not; the message has the nearest.
     """
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         close = nearest(str(value), choices)
         hint = f" (nearest: {close[0]})" if close else ""
         raise InvalidInput(f"{name} is one of {', '.join(choices)}; got {value!r}{hint}")
@@ -57,7 +69,7 @@ def as_rows(name: str, value: object) -> tuple[tuple[float, ...], ...]:
     """
     try:
         return tuple(tuple(map(_number, row)) for row in value)  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         shown = repr(value)
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
         raise InvalidInput(f"{name} is rows of numbers; got {shown}") from None

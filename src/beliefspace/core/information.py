@@ -57,6 +57,12 @@ def log_softmax(logits: Float[Array, "*batch outcomes"]) -> Float64[Array, "*bat
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
 
+def log_probabilities(probabilities: Float64[Array, "*batch"]) -> Float64[Array, "*batch"]:
+    """Return natural logs, [...]; that of 0 is ``-inf``, without a warning."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(probabilities))
+
+
 def entropy_bits(log_p: Float64[Array, "*batch outcomes"]) -> Float64[Array, "*batch"]:
     """Return the entropy H(p) in bits, [...]."""
     return cross_entropy_bits(log_p, log_p)

@@ -25,9 +25,19 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from scipy.special import gammaincinv, ndtri
 
+from beliefspace.core.checks import check_whole, check_within
 from beliefspace.core.errors import InvalidInput
 
 _TO_UNIT = 2.0**-53
+
+
+def check_concentration(value: float) -> None:
+    """Raise unless a Dirichlet distribution with this concentration can be drawn from.
+
+    Raises:
+        InvalidInput: it is not a number from 0.001 to 1e6.
+    """
+    check_within("concentration", value, 1e-3, 1e6)
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,13 @@ class Stream:
     def dirichlet(
         self, step: int, rows: int, width: int, concentration: float, lane: str = ""
     ) -> Float64[np.ndarray, "rows width"]:
-        """Draw one Dirichlet(``concentration``, ..., ``concentration``) distribution per row."""
+        """Draw one Dirichlet(``concentration``, ..., ``concentration``) distribution per row.
+
+        Raises:
+            InvalidInput: a concentration outside 0.001 to 1e6: far below, the logs of the weights
+                overflow; far above, all rows are alike.
+        """
+        check_concentration(concentration)
         if concentration == 1.0:
             weights = self.exponentials(step, rows, width, lane)
             return np.asarray(weights / weights.sum(axis=1, keepdims=True))
@@ -107,6 +123,7 @@ class Stream:
         return int(self._philox(lane, 0).random_raw() >> 1)
 
     def _philox(self, lane: str, step: int, high: int = 0) -> np.random.Philox:
+        check_whole("step", step, 0, most=2**63)
         name = f"{self.seed}\x00{self.purpose}\x00{lane}".encode()
         key = np.frombuffer(hashlib.blake2b(name, digest_size=16).digest(), dtype=np.uint64)
         counter = np.array([0, 0, step, high], dtype=np.uint64)

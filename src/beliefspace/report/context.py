@@ -185,8 +185,11 @@ def _printable(score: ScoreView) -> ScoreView:
     """Return the score with names that can stand in a page."""
     memory = score.memory
     if memory is not None:
-        windows = {clean(name): window for name, window in memory.window_equivalent.items()}
-        memory = replace(memory, window_equivalent=windows)
+        memory = replace(
+            memory,
+            window_equivalent={clean(n): one for n, one in memory.window_equivalent.items()},
+            window_interval={clean(n): one for n, one in memory.window_interval.items()},
+        )
     return replace(
         score,
         memory=memory,

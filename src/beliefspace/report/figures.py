@@ -34,9 +34,10 @@ THEME = MappingProxyType(
 
 _DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 _DOTTED: Any = (0, (1, 1.6))
-_NULL: Any = {"color": FAINT, "linestyle": _DOTTED, "linewidth": 1.2}
-_WIDEST_SLOPES = (-1.0, 3.0)  # a slope on hardly any change is mostly noise, and can be huge
 _SHORT_DASHES: Any = (0, (1.4, 1.4))
+_NULL: Any = {"color": FAINT, "linestyle": _DOTTED, "linewidth": 1.2}
+_CONTROL: Any = {"color": FAINT, "linestyle": _SHORT_DASHES, "linewidth": 1.2}
+_WIDEST_SLOPES = (-1.0, 3.0)  # a slope on hardly any change is mostly noise, and can be huge
 _MOST_MARKED = 64
 
 _STYLE: Any = {
@@ -117,6 +118,7 @@ class Influence:
         slope: of the run's change on the exact one; with the bounds of its interval, ``low`` and
             ``high``.
         correlation: of the two.
+        control_correlation: of the exact filter with noise, as far from Bayes as the run.
         null_correlation: of the run's change with the exact one of another sequence.
     """
 
@@ -127,6 +129,7 @@ class Influence:
     low: _Values
     high: _Values
     correlation: _Values
+    control_correlation: _Values
     null_correlation: _Values
 
 
@@ -230,6 +233,7 @@ def influence_by_lag(runs: Sequence[Influence]) -> Figure:
             )
             _bounded_line(above, run.lags, run.slope, **look)
             middle.plot(run.lags, run.null_correlation, **_NULL)
+            middle.plot(run.lags, run.control_correlation, **_CONTROL)
             middle.plot(run.lags, run.correlation, marker="o", **look)
             # The exact change is the task's, not the run's: on the same sequences it is one line.
             _log_line(below, run.lags, run.exact_change, color=MUTED, linestyle="-")
@@ -244,8 +248,8 @@ def influence_by_lag(runs: Sequence[Influence]) -> Figure:
         _legend_of_arms(above, names)
         _legend(
             middle,
-            ["with the exact change", "with that of another sequence"],
-            [{"color": MUTED}, _NULL],
+            ["with the exact change", "of a filter with noise", "with that of another sequence"],
+            [{"color": MUTED}, _CONTROL, _NULL],
         )
         return figure
 

@@ -162,6 +162,7 @@ def _measure(content: Json) -> MeasureView:
 def _memory(content: Json) -> Memory:
     return Memory(
         {name: _whole(window) for name, window in content["window_equivalent"].items()},
+        {name: _ends(windows) for name, windows in content["window_interval"].items()},
         _whole(content["steps"]),
         tuple(map(_lag, content["influence"])),
         _whole(content["sequences"]),
@@ -181,9 +182,13 @@ def _lag(content: Json) -> Lag:
             _text(interval["method"]),
             _whole(interval["count"]),
         ),
-        _finite(content["correlation"]),
-        _finite(content["null_correlation"]),
+        *(_finite(content[f"{name}correlation"]) for name in ("", "control_", "null_")),
     )
+
+
+def _ends(content: Json) -> tuple[int, int]:
+    low, high = map(_whole, content)
+    return low, high
 
 
 def _finite(value: Json) -> float:

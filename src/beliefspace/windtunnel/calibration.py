@@ -40,6 +40,7 @@ from beliefspace.windtunnel.tasks.layout import check_layout
 
 _MORE_IS_BETTER = ("accuracy",)
 _FEWEST_SEQUENCES = 20
+_SELF = "this model"
 _HEAD = ("predictor", "KL(Bayes to it), bits", "entropy error, bits", "worst KL", "leaked mass")
 
 
@@ -116,13 +117,13 @@ class Score(Measures):
         return None if self.memory is None else next(iter(self.memory.window_equivalent.values()))
 
     @property
-    def place(self) -> tuple[str | None, str | None]:
-        """The predictors of the ladder next above and next below this one, by KL."""
-        kl = self.kl_bits.mean
-        nearer = {n: one.kl_bits.mean for n, one in self.ladder.items() if one.kl_bits.mean < kl}
-        farther = {n: one.kl_bits.mean for n, one in self.ladder.items() if one.kl_bits.mean >= kl}
-        above = max(nearer, key=lambda name: nearer[name], default=None)
-        return above, min(farther, key=lambda name: farther[name], default=None)
+    def place(self) -> str:
+        """Between which predictors of the ladder this one stands, by KL, in words."""
+        names = [name for name, _ in self.ranked()]
+        own = names.index(_SELF)
+        nearer = names[own - 1] if own else "none of the ladder"
+        farther = names[own + 1] if own + 1 < len(names) else "none of the ladder"
+        return f"nearer to Bayes than {farther}, not as near as {nearer}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON (infinities as strings)."""
@@ -145,7 +146,7 @@ class Score(Measures):
 
     def ranked(self) -> list[tuple[str, Measures]]:
         """Return this predictor, as "this model", and the ladder, the nearest to Bayes first."""
-        everyone: list[tuple[str, Measures]] = [("this model", self), *self.ladder.items()]
+        everyone: list[tuple[str, Measures]] = [(_SELF, self), *self.ladder.items()]
         return sorted(everyone, key=lambda one: one[1].kl_bits.mean)
 
     def _rows(self) -> list[tuple[str, ...]]:
@@ -193,7 +194,9 @@ def score(predictor: Predictor, task: Task, sequences: int = 2048, seed: int = 0
     own = measure(believed, batch, seed)
     memory = None
     if isinstance(task, FilteringTask):
-        memory = measure_memory(predictor, task, batch, own.kl_bits.mean, seed)
+        mean, interval = own.kl_bits.mean, own.kl_bits.interval
+        ends = (mean, mean) if interval is None else (interval.low, interval.high)
+        memory = measure_memory(predictor, task, batch, np.array([mean, *ends]), seed)
     return Score(
         **vars(own),
         positions=tuple(np.unique(batch.columns).tolist()),

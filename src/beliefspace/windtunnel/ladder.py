@@ -27,6 +27,9 @@ from beliefspace.core.information import entropy_bits, log_softmax
 from beliefspace.windtunnel.tasks.base import Batch, Predictive, Task
 
 
+_STEEPEST = 700.0  # rate of a geometric distribution, just short of underflow
+
+
 def ladder(task: Task, batch: Batch) -> Mapping[str, Predictive]:
     """Return every reference predictor of a task on a batch, at its scored positions.
 
@@ -83,7 +86,9 @@ def _geometric(outcomes: int, bits: float) -> Float64[np.ndarray, " outcomes"]:
     def excess(rate: float) -> float:
         return float(entropy_bits(log_softmax(-rate * index))) - bits
 
-    return log_softmax(-brentq(excess, 0.0, 700.0, xtol=1e-14) * index)
+    if excess(_STEEPEST) > 0:  # an entropy of about 1e-301 bits: nothing, for any purpose
+        return log_softmax(-_STEEPEST * index)
+    return log_softmax(-brentq(excess, 0.0, _STEEPEST, xtol=1e-14) * index)
 
 
 def _matched(exact: Normal, group: Int64[np.ndarray, " s"]) -> Normal:

@@ -42,6 +42,11 @@ def optimization(spec: OptimizerSpec, network: torch.nn.Module) -> Optimization:
     Muon's; the rest is AdamW's.
     """
     trainable = {name: p for name, p in network.named_parameters() if p.requires_grad}
+    if not trainable:
+        raise InvalidInput(
+            f"{type(network).__name__} has no parameter to train: its weights are set by hand; "
+            "build it and score it as it is"
+        )
     if isinstance(spec, AdamW):
         return _Adam(spec, trainable)
     if isinstance(spec, Muon):

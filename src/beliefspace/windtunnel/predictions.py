@@ -63,7 +63,8 @@ def predict(predictor: Predictor, task: Task, batch: Batch) -> Predictive:
         support = task.outputs.support
         whole = support if values.shape[1] == len(support) else tuple(range(values.shape[1]))
         return Categorical(log_softmax(values), whole)
-    return Normal(values[:, 0], np.exp(values[:, 1]))
+    with np.errstate(over="ignore"):  # an infinite variance is refused with its row
+        return Normal(values[:, 0], np.exp(values[:, 1]))
 
 
 def _call(predictor: Predictor, inputs: np.ndarray) -> Float64[np.ndarray, "n T k"]:

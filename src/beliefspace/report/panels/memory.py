@@ -6,7 +6,7 @@ from beliefspace.core.registry import register
 from beliefspace.report.context import Context, RunView, arms
 from beliefspace.report.figures import Influence, edge_note, influence_by_lag, slope_note
 from beliefspace.report.parts import Absent, Cell, Figure, Row, Section, Table
-from beliefspace.report.wording import ABSENT, plural
+from beliefspace.report.wording import ABSENT, interval, plural
 from beliefspace.windtunnel.memory import LEAST_CORRELATION, SLOPES, Memory
 
 _RIGHT = f"slope {SLOPES[0]:g} to {SLOPES[1]:g}, correlation at least {LEAST_CORRELATION:g}"
@@ -46,34 +46,44 @@ def _table(runs: tuple[RunView, ...], name: str) -> Table:
             Cell("model"),
             *(Cell("window-equivalent", f"{restart} restart") for restart in restarts),
             Cell("influence right", "to lag"),
+            Cell("could be shown", "to lag"),
             Cell("sequences", "of influence"),
         ),
         tuple(_row(run, restarts, alone=run.name in lone) for run in runs),
         f"Window-equivalent, over {runs[0].score.protocol}, on {runs[0].described('task')}: the "
         "fewest last observations with which the exact filter, started anew before them, is at "
         "most as far from Bayes as the model; where it is all of them, only the exact filter is. "
-        f"Influence is right to a lag if it is at each lag up to it ({_RIGHT}). The two can "
-        "disagree: an error as small as that of a window need not come from one.",
+        "In brackets: the same at both ends of the 95 % interval of the model's KL. "
+        f"Influence is right to a lag if it is at each lag measured up to it ({_RIGHT}); it could "
+        "be shown as far as the exact filter is right when noise brings it as far from Bayes as "
+        "the model. Window and influence can disagree: an error as small as that of a window need "
+        "not come from one.",
     )
 
 
 def _row(run: RunView, restarts: list[str], *, alone: bool) -> Row:
     own = _memory(run)
     seed = "one seed" if run.seed is None else f"one seed ({run.seed})"
-    reach = Cell("none") if own.reach is None else Cell(str(own.reach), value=own.reach)
     return Row(
         (
             Cell(run.arm, seed) if alone else Cell(run.label),
             *(_window(own, restart) for restart in restarts),
-            reach,
+            *map(_lag, (own.reach, own.shown)),
             Cell(f"{own.sequences:,}", value=own.sequences),
         )
     )
 
 
+def _lag(lag: int | None) -> Cell:
+    return Cell("none") if lag is None else Cell(str(lag), value=lag)
+
+
 def _window(own: Memory, restart: str) -> Cell:
     window = own.window_equivalent.get(restart)
-    return Cell(ABSENT) if window is None else Cell(f"{window} of {own.steps}", value=window)
+    if window is None:
+        return Cell(ABSENT)
+    low, high = own.window_interval.get(restart, (window, window))
+    return Cell(f"{window} of {own.steps}", interval(low, high), window)
 
 
 def _figure(runs: tuple[RunView, ...], name: str) -> Figure:
@@ -87,9 +97,10 @@ def _figure(runs: tuple[RunView, ...], name: str) -> Figure:
         f"On {task}. One observation is replaced by another, and the change of the model's belief "
         "at the last step, in probability, is regressed on that of the exact belief, over "
         f"{' or '.join(f'{size:,}' for size in sizes)} fresh sequences. Above: slope, with its "
-        "95 % bootstrap interval over sequences. Middle: correlation; dotted: with the exact "
-        f"change of another sequence. Grey: where a lag counts as right ({_RIGHT}). Below: mean "
-        "total variation between the exact beliefs before and after; where it is small, so is what "
+        "95 % bootstrap interval over sequences. Middle: correlation; dashed: that of the exact "
+        "filter with noise that brings it as far from Bayes; where that is low, memory cannot be "
+        "shown; dotted: with the exact change of another sequence. Grey: where a lag counts as "
+        f"right ({_RIGHT}). Below: mean total variation between the exact beliefs before and after; where it is small, so is what "
         f"remembering is worth. {'One seed.' if len(runs) == 1 else 'One line a run.'}"
         f"{slope_note([slope for one in influences for slope in one.slope])}"
         f"{edge_note([change for one in influences for change in one.exact_change])}",
@@ -106,5 +117,6 @@ def _influence(run: RunView) -> Influence:
         [lag.slope_interval.low for lag in lags],
         [lag.slope_interval.high for lag in lags],
         [lag.correlation for lag in lags],
+        [lag.control_correlation for lag in lags],
         [lag.null_correlation for lag in lags],
     )

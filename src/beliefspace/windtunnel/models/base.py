@@ -47,6 +47,17 @@ class ModelSpec(ABC):
         backward pass as twice the forward.
         """
 
+    @classmethod
+    def tiny(cls) -> tuple[ModelSpec, ...]:
+        """Return instances small enough to check every rule of the contract on.
+
+        By default one of width 8 and depth 2, as far as there are such settings. A model with
+        variants that compute differently returns one of each.
+        """
+        small = {"width": 8, "depth": 2}
+        settings = getattr(cls, "__dataclass_fields__", {})
+        return (cls(**{name: size for name, size in small.items() if name in settings}),)
+
 
 def output_count(task: Task) -> int:
     """Return the numbers per position that a model gives: logits, or mean and log variance."""

@@ -111,7 +111,7 @@ class StackNetwork(Network):
             keep = wanted if index == last else None
             x = layer(x, scoped(tap, f"layers.{index}"), keep)
         outputs = self.ends.read(x, tap)
-        return F.pad(outputs, (0, 0, skipped, 0)) if skipped and columns is None else outputs
+        return F.pad(outputs, (0, 0, skipped, 0)) if skipped and wanted is None else outputs
 
     def stream(self, header: Inputs) -> Streaming:
         """Return the recurrent form; see :meth:`Network.stream`."""

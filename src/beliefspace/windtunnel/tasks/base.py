@@ -23,6 +23,8 @@ from beliefspace.core.distributions import Categorical, Normal
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.streams import Stream
 
+_MOST_ENTRIES = 20_000_000
+
 Predictive = Categorical | Normal
 Primitive = Literal["accumulation", "transport", "binding"]
 
@@ -116,7 +118,12 @@ class Task(ABC):
     @property
     @abstractmethod
     def primitives(self) -> tuple[Primitive, ...]:
-        """The inference primitives (2512.22471) that an exact answer needs."""
+        """The inference primitives (2512.22471) that an exact answer needs.
+
+        "accumulation": evidence about something that stays is folded in; "transport": the belief
+        about something that changes is carried through its dynamics; "binding": something is
+        retrieved by its content. Whatever the sequence states outright has not to be inferred.
+        """
 
     @property
     @abstractmethod
@@ -156,7 +163,7 @@ class Task(ABC):
         """Return instances small enough for :meth:`reference`, covering every variant."""
 
     def ladder(self, batch: Batch) -> Mapping[str, Predictive]:
-        """Return the task's own reference predictors, worst first; the common ones are added."""
+        """Return the task's own reference predictors by name; the common ones are added."""
         return {}
 
     def alternatives(self, batch: Batch) -> Mapping[str, Predictive]:
@@ -171,6 +178,20 @@ class Task(ABC):
         """
         raise InvalidInput(
             f"{type(self).__name__} has no balanced batches; train with balanced = false"
+        )
+
+
+def check_size(task: Task) -> None:
+    """Raise if one sequence of a task is too large to work with; call it when all else is checked.
+
+    Raises:
+        InvalidInput: more than 20 million positions times outcomes (160 MB of probabilities).
+    """
+    outcomes = len(task.outputs.support) if isinstance(task.outputs, CategoricalOutputs) else 1
+    if task.length * outcomes > _MOST_ENTRIES:
+        raise InvalidInput(
+            f"{type(task).__name__} has {task.length:,} positions and {outcomes:,} outcomes; "
+            f"expected at most {_MOST_ENTRIES:,} of one times the other"
         )
 
 

@@ -52,6 +52,7 @@ from beliefspace.windtunnel.tasks.base import (
     Task,
     TokenInputs,
     check_sequences,
+    check_size,
 )
 from beliefspace.windtunnel.tasks.finite_pool import Evidence, agreement, votes
 from beliefspace.windtunnel.tasks.orbits import stabiliser
@@ -122,6 +123,7 @@ class Bijection(Task):
                 f"distinct keys allow at most {self.values} pairs; got pairs = {self.pairs} "
                 '(use keys = "repeated" for more)'
             )
+        check_size(self)
 
     @property
     def shown(self) -> int:

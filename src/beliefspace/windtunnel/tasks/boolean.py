@@ -52,6 +52,7 @@ from beliefspace.windtunnel.tasks.base import (
     Task,
     TokenInputs,
     check_sequences,
+    check_size,
 )
 
 Draws = Literal["repeated", "distinct"]
@@ -114,6 +115,7 @@ class BooleanFunction(Task):
                 f"{self.bits} bits have {2**self.bits} distinct inputs; got examples = "
                 f'{self.examples} (use draws = "repeated" for more)'
             )
+        check_size(self)
 
     @property
     def depends_on(self) -> int:
@@ -123,7 +125,7 @@ class BooleanFunction(Task):
     @property
     def prior(self) -> str:
         """Uniform over functions, of all bits or of a subset."""
-        if self.relevant is None:
+        if self.depends_on == self.bits:
             return f"uniform over all functions of {self.bits} bits"
         return f"uniform over all functions of {self.relevant} out of {self.bits} bits"
 
@@ -190,7 +192,7 @@ class BooleanFunction(Task):
             targets,
             function,
             predictive,
-            predictive if self.relevant is None else belief,
+            predictive if self.depends_on == self.bits else belief,
         )
 
     def ladder(self, batch: Batch) -> Mapping[str, Predictive]:

@@ -45,7 +45,7 @@ from beliefspace.core.distributions import Categorical
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.information import log_softmax
 from beliefspace.core.registry import register
-from beliefspace.core.streams import Stream, pick
+from beliefspace.core.streams import Stream, check_concentration, pick
 from beliefspace.windtunnel.tasks.base import (
     Batch,
     CategoricalOutputs,
@@ -54,10 +54,8 @@ from beliefspace.windtunnel.tasks.base import (
     Task,
     TokenInputs,
     check_sequences,
+    check_size,
 )
-
-LEAST_CONCENTRATION = 0.001
-MOST_CONCENTRATION = 1e6
 
 
 @dataclass(frozen=True)
@@ -88,6 +86,9 @@ class Meant:
 @dataclass(frozen=True)
 class DelayedDisambiguation(Task):
     """Keep several candidates in mind until evidence says which is meant (2512.22471).
+
+    Most scored positions come before the evidence, where every candidate is as likely: what a model
+    makes of the evidence is at the last positions, so look at the worst one, not at the mean.
 
     Args:
         candidates: ids shown in a sequence, all different, C >= 2.
@@ -132,7 +133,13 @@ class DelayedDisambiguation(Task):
                     f"kinds = {self.kinds} (set a concentration for soft evidence)"
                 )
         if self.concentration is not None:
-            _check_concentration(self.concentration)
+            check_concentration(self.concentration)
+            table = self.candidates * (self.kinds or self.candidates)
+            if table > 1_000_000:
+                raise InvalidInput(
+                    f"candidates times kinds of evidence is at most 1,000,000; got {table:,}"
+                )
+        check_size(self)
 
     @classmethod
     def hard(cls) -> DelayedDisambiguation:
@@ -159,8 +166,8 @@ class DelayedDisambiguation(Task):
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
-        """Evidence about the place accumulates; the place must be bound to its id."""
-        return ("accumulation", "binding")
+        """The place is bound to its id; evidence about it accumulates where it is soft."""
+        return ("binding",) if self.concentration is None else ("accumulation", "binding")
 
     @property
     def inputs(self) -> TokenInputs:
@@ -285,19 +292,6 @@ def _likelihood(task: DelayedDisambiguation) -> Float64[np.ndarray, "C K"]:
         table = stream.dirichlet(0, size, task.kinds or size, task.concentration, "rows")
     table.flags.writeable = False
     return table
-
-
-def _check_concentration(value: object) -> None:
-    # Far below, logarithms of the weights overflow; far above, all rows are the same.
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not LEAST_CONCENTRATION <= value <= MOST_CONCENTRATION
-    ):
-        raise InvalidInput(
-            f"concentration is a number from {LEAST_CONCENTRATION:g} to {MOST_CONCENTRATION:g}, "
-            f"or None for a cue that names the place; got {value!r}"
-        )
 
 
 def _log(share: Fraction) -> float:

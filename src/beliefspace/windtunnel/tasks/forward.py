@@ -24,11 +24,12 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from beliefspace.core.errors import InvalidInput
+from beliefspace.core.information import log_probabilities
 from beliefspace.windtunnel.tasks.filtering import growing
 
 Transition = Float64[np.ndarray, "S S"] | Float64[np.ndarray, "n S S"]
 LogStates = Float64[np.ndarray, "n K S"]
-Likelihood = Float64[np.ndarray, "S K m"]
+Likelihood = Float64[np.ndarray, "S K n"]
 Rows = Int64[np.ndarray, " rows"]
 
 _IN_CACHE = 2**17  # entries of transition matrices that are worked on together
@@ -83,15 +84,17 @@ def forward(
         log_likelihood: nats, [n, K, S].
     """
     top = log_likelihood.max(axis=2)
+    if not (top < np.inf).all():
+        row, position = np.argwhere(~(top < np.inf))[0]
+        raise InvalidInput(
+            f"the log likelihood at position {position} of sequence {row} holds NaN or +inf; "
+            "expected finite numbers or -inf"
+        )
     top[np.isneginf(top)] = 0.0
 
-    def scaled(part: slice | Rows) -> LogStates:
-        return np.asarray(log_likelihood[part] - top[part, :, None])
-
-    def likelihood(part: slice) -> Likelihood:
-        return np.asarray(np.exp(scaled(part)).transpose(2, 1, 0))
-
-    found = _filtered(start, transition, likelihood, scaled, top.shape)
+    scaled = log_likelihood - top[:, :, None]
+    likelihood = np.exp(scaled.transpose(2, 1, 0), order="C")
+    found = _filtered(start, transition, likelihood, scaled.__getitem__)
     return Filtered(found.belief, found.evidence + top.cumsum(axis=1))
 
 
@@ -102,23 +105,25 @@ def forward_symbols(
     symbols: Int64[np.ndarray, "n K"],
 ) -> Filtered:
     """Filter many sequences of symbols; each has its own emission matrix."""
-    _, states, count = emission.shape
-    steps = symbols.shape[1]
-
-    def likelihood(part: slice) -> Likelihood:
-        seen = symbols[part]
-        place = seen.T + np.arange(0, len(seen) * count, count)
-        found = np.empty((states, steps, len(seen)))
-        for state, one in enumerate(found):
-            # Clipping is faster than checking, and the symbols are in range.
-            np.ravel(emission[part, state]).take(place, out=one, mode="clip")
-        return found
+    sequences, states, count = emission.shape
+    outside = np.argwhere((symbols < 0) | (symbols >= count))
+    if len(outside):
+        row, position = outside[0]
+        raise InvalidInput(
+            f"symbol {symbols[row, position]} at position {position} of sequence {row}; "
+            f"expected 0 to {count - 1}"
+        )
+    place = symbols.T + np.arange(0, sequences * count, count)
+    likelihood = np.empty((states, *place.shape))
+    for state, one in enumerate(likelihood):
+        # With the symbols in range, clipping does nothing but is faster than checking again.
+        np.ravel(emission[:, state]).take(place, out=one, mode="clip")
 
     def logs(rows: Rows) -> LogStates:
         own = np.arange(len(rows))[:, None]
-        return _log(emission[rows].transpose(0, 2, 1)[own, symbols[rows]])
+        return log_probabilities(emission[rows].transpose(0, 2, 1)[own, symbols[rows]])
 
-    return _filtered(start, transition, likelihood, logs, symbols.shape)
+    return _filtered(start, transition, likelihood, logs)
 
 
 def normalised(joint: LogStates) -> Filtered:
@@ -144,22 +149,22 @@ def windows(
     """
     before = np.broadcast_to(restart[:, None, :], log_likelihood.shape).copy()
     before[:, 0] = start
-    log_transition = _log(transition)
+    log_transition = log_probabilities(transition)
     if log_transition.ndim == 3:
         log_transition = log_transition[:, None]
-    first = _log(before) + log_likelihood
+    first = log_probabilities(before) + log_likelihood
     yield from growing(
-        first, lambda shorter: _advanced(shorter, log_transition) + log_likelihood[:, 1:]
+        first, lambda shorter: advanced(shorter, log_transition) + log_likelihood[:, 1:]
     )
 
 
 def stationary(transition: Float64[np.ndarray, "*n S S"]) -> Float64[np.ndarray, "*n S"]:
     """Return the share of time spent in each state in the long run, from a uniform start, [..., S].
 
-    For an irreducible chain it is the stationary law, whatever the start.
+    For an irreducible chain it is the stationary distribution, whatever the start.
     """
     power = 0.5 * (transition + np.eye(transition.shape[-1]))  # lazy: no period to oscillate with
-    for _ in range(40):
+    for _ in range(80):
         power = power @ power
         power /= power.sum(axis=-1, keepdims=True)
     return np.asarray(power.mean(axis=-2))
@@ -169,54 +174,50 @@ def log_sum(logs: Float64[np.ndarray, "*rows S"]) -> Float64[np.ndarray, "*rows"
     """Return log of the sum of exponentials over the last axis; -inf where all are -inf."""
     top = logs.max(axis=-1)
     top = np.where(np.isneginf(top), 0.0, top)
-    return np.asarray(_log(np.exp(logs - top[..., None]).sum(axis=-1)) + top)
+    return np.asarray(log_probabilities(np.exp(logs - top[..., None]).sum(axis=-1)) + top)
 
 
 def _filtered(
     start: Float64[np.ndarray, " S"],
     transition: Transition,
-    likelihood: Callable[[slice], Likelihood],
+    likelihood: Likelihood,
     log_likelihood: Callable[[Rows], LogStates],
-    shape: tuple[int, int],
 ) -> Filtered:
     """Work in products of probabilities, and again in logs where they came near to underflow.
 
     All terms are positive, so products lose no digits as long as they stay in range. Sequences are
-    the fastest axis throughout: each operation runs over contiguous memory.
+    the fastest axis throughout, so that each operation runs over contiguous memory, and everything
+    is done in one array: memory is slow to touch for the first time.
 
     Args:
         start: as above.
         transition: as above.
-        likelihood: of a part of the sequences.
+        likelihood: of the observations, which is overwritten.
         log_likelihood: the same in logs, of the sequences that are done again.
-        shape: n, K.
     """
-    sequences, steps = shape
-    states = len(start)
-    logs, evidence = np.empty((steps, states, sequences)), np.empty((steps, sequences))
+    states, steps, sequences = likelihood.shape
+    evidence = np.empty((steps, sequences))
     most = max(64, _IN_CACHE // states**2)
     for first in range(0, sequences, most):
         part = slice(first, first + most)
-        products = logs[:, :, part]
+        products = likelihood[:, :, part]
         with np.errstate(divide="ignore", invalid="ignore"):
-            scale = _fill(products, start, _of(transition, part), likelihood(part))
-            log_total = np.log(products.sum(axis=1))
+            scale = _multiply(products, start, _of(transition, part))
+            log_total = np.log(products.sum(axis=0))
             small = first + _columns_below(products, _SMALLEST)
             np.log(products, out=products)
-            products -= log_total[:, None, :]
+            products -= log_total
         evidence[:, part] = log_total + scale
         if len(small):
             again = normalised(_in_logs(start, _of(transition, small), log_likelihood(small)))
-            logs[:, :, small], evidence[:, small] = (
-                again.belief.transpose(1, 2, 0),
-                again.evidence.T,
-            )
-    return Filtered(logs.transpose(2, 0, 1), evidence.T)
+            likelihood[:, :, small] = again.belief.transpose(2, 1, 0)
+            evidence[:, small] = again.evidence.T
+    return Filtered(likelihood.transpose(2, 1, 0), evidence.T)
 
 
-def _columns_below(values: Float64[np.ndarray, "K S m"], bound: float) -> Rows:
+def _columns_below(values: Float64[np.ndarray, "S K m"], bound: float) -> Rows:
     """The columns that hold a value below a bound, or no number."""
-    if values.min() >= bound:
+    if values.min(initial=np.inf) >= bound:
         return np.empty(0, dtype=np.int64)
     return np.flatnonzero(~(values.min(axis=(0, 1)) >= bound))
 
@@ -226,32 +227,27 @@ def _of(transition: Transition, part: slice | Rows) -> Transition:
     return transition if transition.ndim == 2 else transition[part]
 
 
-def _fill(
-    products: Float64[np.ndarray, "K S n"],
-    start: Float64[np.ndarray, " S"],
-    transition: Transition,
-    likelihood: Likelihood,
-) -> Float64[np.ndarray, "K n"]:
-    """Fill in the scaled probabilities and return the log of each scale.
-
-    Sequences are the fastest axis: each operation runs over contiguous memory.
-    """
-    scale = np.zeros(likelihood.shape[1:])
+def _multiply(
+    products: Likelihood, start: Float64[np.ndarray, " S"], transition: Transition
+) -> Float64[np.ndarray, "K m"]:
+    """Turn likelihoods into scaled probabilities of states; return the log of each scale."""
+    scale = np.zeros(products.shape[1:])
     one = transition.ndim == 2
     matrix = transition.T if one else np.ascontiguousarray(transition.transpose(1, 2, 0))
-    np.multiply(start[:, None], likelihood[:, 0], out=products[0])
-    for t in range(1, len(products)):
-        before, now = products[t - 1], products[t]
+    products[:, 0] *= start[:, None]
+    carried = np.empty_like(products[:, 0])
+    for t in range(1, len(scale)):
+        before = products[:, t - 1]
         scale[t] = scale[t - 1]
         if t % _RESCALED_EVERY == 0:
             total = before.sum(axis=0)
             before = before / total
             scale[t] += np.log(total)
         if one:
-            np.matmul(matrix, before, out=now)
+            np.matmul(matrix, before, out=carried)
         else:
-            np.einsum("sn,stn->tn", before, matrix, out=now)
-        now *= likelihood[:, t]
+            np.einsum("sn,stn->tn", before, matrix, out=carried)
+        products[:, t] *= carried
     return scale
 
 
@@ -259,20 +255,15 @@ def _in_logs(
     start: Float64[np.ndarray, " S"], transition: Transition, log_likelihood: LogStates
 ) -> LogStates:
     joint = np.empty_like(log_likelihood)
-    joint[:, 0] = _log(start) + log_likelihood[:, 0]
-    log_transition = _log(transition)
+    joint[:, 0] = log_probabilities(start) + log_likelihood[:, 0]
+    log_transition = log_probabilities(transition)
     for t in range(1, joint.shape[1]):
-        joint[:, t] = _advanced(joint[:, t - 1], log_transition) + log_likelihood[:, t]
+        joint[:, t] = advanced(joint[:, t - 1], log_transition) + log_likelihood[:, t]
     return joint
 
 
-def _advanced(
+def advanced(
     logs: Float64[np.ndarray, "*rows S"], log_transition: Float64[np.ndarray, "*#rows S S"]
 ) -> Float64[np.ndarray, "*rows S"]:
     """Take a log belief one transition further."""
     return log_sum((logs[..., :, None] + log_transition).swapaxes(-1, -2))
-
-
-def _log(values: Float64[np.ndarray, "*any"]) -> Float64[np.ndarray, "*any"]:
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(values))

@@ -24,9 +24,10 @@ Symbols:
     b_t      P(y_t | x_0 ... x_t): the belief                     ``[n, T, S]``
 
 Leaving, the chain goes to a symbol with a weight of 1 / (distance on the ring), and every row of P
-is the same up to rotation: the stationary law is uniform, and the moves y_{t+1} - y_t (mod S) are
-independent of each other. The predictive is b_t P, with the filter b_{t+1} ∝ N(x_{t+1}; mu,
-sigma^2 I) b_t P. What is seen are the points rounded to float32, and the belief is that given them.
+is the same up to rotation: the stationary distribution is uniform, and the moves y_{t+1} - y_t
+(mod S) are independent of each other. The predictive is b_t P, with the filter b_{t+1} ∝
+N(x_{t+1}; mu, sigma^2 I) b_t P. What is seen are the points rounded to float32, and the belief is
+that given them.
 
 The released code counts the diagonal twice: it normalises the weights with a 1 for staying among
 them, then sets the diagonal to the wanted share and normalises again. With 8 symbols and a share of
@@ -46,7 +47,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.stats import multivariate_normal
 
-from beliefspace.core.checks import check_choice, check_whole
+from beliefspace.core.checks import check_choice, check_whole, check_within
 from beliefspace.core.distributions import Categorical
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.information import entropy_bits
@@ -58,6 +59,7 @@ from beliefspace.windtunnel.tasks.base import (
     Primitive,
     RealInputs,
     check_sequences,
+    check_size,
 )
 from beliefspace.windtunnel.tasks.filtering import Changed, FilteringTask
 from beliefspace.windtunnel.tasks.forward import forward, log_sum, windows
@@ -72,6 +74,10 @@ _LEAST_SHARE = 1e-6  # of staying, and of leaving: no symbol is ruled out
 @dataclass(frozen=True)
 class GaussianChain(FilteringTask):
     """Filter a chain of symbols from noisy points, and predict the next symbol (2512.22473).
+
+    As published the task needs almost no history: a reader of the last point alone is within 5e-4
+    bits of Bayes. With ``noise`` 3 and ``stay`` 0.9 it is 0.76 bits away, and one of the last two
+    points 0.35.
 
     Args:
         symbols: on the ring, S >= 2.
@@ -100,8 +106,11 @@ class GaussianChain(FilteringTask):
         check_whole("dimensions", self.dimensions, 1, most=10_000)
         check_whole("length", self.length, 1, most=100_000)
         check_whole("means_seed", self.means_seed, 0, most=2**63)
-        _check_within("stay", self.stay, _LEAST_SHARE, 1 - _LEAST_SHARE)
-        _check_within("noise", self.noise, _LEAST_NOISE, _MOST_NOISE)
+        if not isinstance(self.double_counted, bool):
+            raise InvalidInput(f"double_counted is true or false; got {self.double_counted!r}")
+        check_within("stay", self.stay, _LEAST_SHARE, 1 - _LEAST_SHARE)
+        check_within("noise", self.noise, _LEAST_NOISE, _MOST_NOISE)
+        check_size(self)
 
     @cached_property
     def transition(self) -> Float64[np.ndarray, "S S"]:
@@ -137,8 +146,8 @@ class GaussianChain(FilteringTask):
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
-        """Evidence about the symbol is folded in, and carried through the chain."""
-        return ("accumulation", "transport")
+        """The symbol is carried through the chain."""
+        return ("transport",)
 
     @property
     def inputs(self) -> RealInputs:
@@ -189,7 +198,7 @@ class GaussianChain(FilteringTask):
         return self._assemble(points.astype(np.float32), symbols)
 
     def ladder(self, batch: Batch) -> Mapping[str, Categorical]:
-        """Filters that saw the last points only, and start from the stationary law.
+        """Filters that saw the last points only, and start from the stationary distribution.
 
         "window-1 stationary" reads each point by itself.
         """
@@ -268,9 +277,3 @@ class GaussianChain(FilteringTask):
 def _read_only(table: np.ndarray) -> np.ndarray:
     table.flags.writeable = False
     return table
-
-
-def _check_within(name: str, value: object, least: float, most: float) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not least <= value <= most:  # type: ignore[operator]
-        raise InvalidInput(f"{name} is a number from {least:g} to {most:g}; got {value!r}")

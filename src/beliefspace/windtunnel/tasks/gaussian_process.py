@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Literal, get_args
 
@@ -44,17 +44,18 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from scipy.special import gamma, kv
 
-from beliefspace.core.checks import as_rows, check_choice, check_whole
+from beliefspace.core.checks import as_rows, check_choice, check_whole, check_within
 from beliefspace.core.distributions import Normal
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.registry import register
 from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.tasks.base import Batch, Predictive, Primitive, Task
 from beliefspace.windtunnel.tasks.sequential_normal import (
+    LEAST_SCALE,
+    MOST_SCALE,
     Examples,
     RegressionTask,
     check_covariance,
-    check_scale,
     rounded,
 )
 
@@ -77,7 +78,8 @@ class GaussianProcess(RegressionTask):
         scale: standard deviation of f, s (with "given": a factor), 1e-6 to 1e6.
         length_scale: ℓ, in units of x, 1e-6 to 1e6.
         noise: standard deviation of the noise, σ: at least 1/1000 of the signal's.
-        power: of the powered-exponential kernel, greater than 0 and at most 2.
+        power: of the powered-exponential kernel, greater than 0 and at most 2: beyond that it is
+            not positive definite.
         period: of the periodic kernel, in units of x, 1e-6 to 1e6.
         covariance_matrix: with "given", the covariance of f over P locations: P rows of P numbers.
         bins: None for a real outcome, or the number of bins that hold it, equally probable under
@@ -102,8 +104,8 @@ class GaussianProcess(RegressionTask):
         check_choice("kernel", self.kernel, get_args(Kernel))
         check_whole("dimensions", self.dimensions, 1, most=1000)
         for name in ("scale", "length_scale", "period"):
-            check_scale(name, getattr(self, name))
-        _check_power(self.power)
+            check_within(name, getattr(self, name), LEAST_SCALE, MOST_SCALE)
+        _check_used(self)
         if self.covariance_matrix is not None:
             rows = as_rows("covariance_matrix", self.covariance_matrix)
             object.__setattr__(self, "covariance_matrix", rows)
@@ -263,17 +265,20 @@ def _kernel_again(
     return task.scale**2 * factor
 
 
-def _check_power(power: float) -> None:
-    if not 0 < power <= 2:
-        why = ""
-        if 2 < power < math.inf:
-            r = np.abs(np.subtract.outer(np.arange(32), np.arange(32))) / 6
-            least = np.linalg.eigvalsh(np.exp(-(r**power)))[0]
-            why = (
-                f": beyond 2 the kernel is not positive definite (its smallest eigenvalue on a "
-                f"grid of 32 points is {least:.3g})"
-            )
-        raise InvalidInput(f"power is greater than 0 and at most 2; got {power!r}{why}")
+def _check_used(task: GaussianProcess) -> None:
+    """Raise if a setting of another kernel was given: it would change nothing but the name."""
+    check_within("power", task.power, 0, 2)
+    if task.power == 0:
+        raise InvalidInput("power is greater than 0; got 0")
+    owners = {
+        "power": ("powered-exponential",),
+        "period": ("periodic",),
+        "length_scale": tuple(kernel for kernel in get_args(Kernel) if kernel != "given"),
+    }
+    defaults = {one.name: one.default for one in fields(task)}
+    for name, kernels in owners.items():
+        if task.kernel not in kernels and getattr(task, name) != defaults[name]:
+            raise InvalidInput(f'{name} is no setting of kernel "{task.kernel}"; leave it out')
 
 
 def _check_matrix(task: GaussianProcess) -> None:

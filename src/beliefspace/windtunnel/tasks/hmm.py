@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -41,7 +41,7 @@ from beliefspace.core.checks import as_rows, check_choice, check_finite, check_w
 from beliefspace.core.distributions import Categorical
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.registry import register
-from beliefspace.core.streams import Stream, pick
+from beliefspace.core.streams import Stream, check_concentration, pick
 from beliefspace.windtunnel.tasks import hmm_header, hmm_parameters
 from beliefspace.windtunnel.tasks.base import (
     Batch,
@@ -50,6 +50,7 @@ from beliefspace.windtunnel.tasks.base import (
     RealInputs,
     TokenInputs,
     check_sequences,
+    check_size,
 )
 from beliefspace.windtunnel.tasks.filtering import Changed, FilteringTask
 from beliefspace.windtunnel.tasks.forward import stationary
@@ -59,7 +60,8 @@ from beliefspace.windtunnel.tasks.hmm_parameters import CENTS, FINE, FLOOR_CENTS
 Target = Literal["state", "symbol"]
 
 _WINDOWS = (1, 2, 4, 8)
-_ENTRIES = 8_000_000  # of the joint of members and states that is held at once: 64 MB
+_MOST_FOLLOWED = 5_000_000
+_ENTRIES = 8_000_000  # of the largest array that filtering a part makes: 64 MB
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class HMM(FilteringTask):
         check_whole("observations", self.observations, 1, most=100_000)
         check_whole("pool_seed", self.pool_seed, 0, most=2**63)
         if self.pool is not None:
-            check_whole("pool", self.pool, 1)
+            check_whole("pool", self.pool, 1, most=10_000)
         check_choice("target", self.target, get_args(Target))
         check_choice("generator", self.generator, get_args(hmm_parameters.Generator))
         check_choice("header", self.shown, get_args(hmm_header.Header))
@@ -130,9 +132,10 @@ class HMM(FilteringTask):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, as_rows(name, getattr(self, name)))
         check_finite("stay", self.stay)
-        check_finite("concentration", self.concentration, above=0)
+        check_concentration(self.concentration)
         _check_source(self)
         _check_header(self)
+        check_size(self)
 
     @property
     def fixed(self) -> bool:
@@ -167,8 +170,9 @@ class HMM(FilteringTask):
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
-        """Evidence about the state is folded in, and carried through the dynamics."""
-        return ("accumulation", "transport")
+        """The state is carried through the dynamics; a pool is inferred besides."""
+        inferred = self.shown == "hidden" and (self.pool or 1) > 1
+        return ("accumulation", "transport") if inferred else ("transport",)
 
     @property
     def inputs(self) -> TokenInputs | RealInputs:
@@ -240,21 +244,21 @@ class HMM(FilteringTask):
             pool = _pool(self)
             size = len(pool.transition)
             member = stream.integers(step, sequences, 1, size, "member")[:, 0]
-            parameters = Parameters.apart(pool.together[member])
+            parameters = Parameters.split(pool.joined[member])
         else:
             parameters = _drawn(self, stream, step, sequences)
         hidden = stream.uniforms(step, sequences, self.steps + 1, "states")
         states = _hidden(parameters.transition, hidden)
         emission = parameters.emission[np.arange(sequences)[:, None], states]
         symbols = pick(emission, stream.uniforms(step, sequences, self.steps + 1, "symbols"))
-        return self._assemble(HiddenChains(parameters.together, states, symbols))
+        return self._assemble(HiddenChains(parameters.joined, states, symbols))
 
     def ladder(self, batch: Batch) -> Mapping[str, Categorical]:
         """Filters that saw the last w observations only.
 
-        They start from a uniform law of the state, or from the stationary one; "window-1" is the
-        emission alone. "emission x stationary" takes the stationary law at the first symbol too,
-        where the state is in fact uniform.
+        They start from a uniform distribution of the state, or from the stationary one; "window-1"
+        is the emission alone. "emission x stationary", of which values are published, differs from
+        the stationary window of 1 at the first symbol alone, where the state is in fact uniform.
         """
         rungs = {}
         for restart in self.restarts:
@@ -264,16 +268,16 @@ class HMM(FilteringTask):
                 if window in _WINDOWS and window < self.steps:
                     rungs[f"window-{window}{suffix}"] = predictive
         if "stationary" in self.restarts:
-            observed = self._observed(batch.latent)
-            rungs["emission x stationary"] = self._answer(observed, observed.memoryless())
+            answers = (self._answer(one, one.memoryless()) for one in self._observed(batch.latent))
+            rungs["emission x stationary"] = _joined(answers)
         return rungs
 
     def windows(self, batch: Batch, restart: str) -> Iterator[Categorical]:
         """Yield the predictive of filters with a growing window; see :class:`FilteringTask`."""
         check_choice("restart", restart, self.restarts)
-        observed = self._observed(batch.latent)
-        for belief in observed.windows(restart):
-            yield self._answer(observed, belief)
+        parts = [(one, one.windows(restart)) for one in self._observed(batch.latent)]
+        for _ in range(self.steps):
+            yield _joined(self._answer(one, next(beliefs)) for one, beliefs in parts)
 
     def changed(self, batch: Batch, step: int, stream: Stream) -> Changed:
         """Replace the symbol at a step by another one; see :class:`FilteringTask`."""
@@ -283,8 +287,7 @@ class HMM(FilteringTask):
         shift = 1 + stream.integers(step, len(symbols), 1, self.symbols - 1, "changed")[:, 0]
         symbols[:, step] = (symbols[:, step] + shift) % self.symbols
         other = replace(chains, observations=symbols)
-        evidence = self._observed(other).filtered().evidence[:, -1].reshape(len(symbols), -1)
-        kept = np.isfinite(evidence).any(axis=1)
+        kept = np.concatenate([one.possible() for one in self._observed(other)])
         parts = (chains.parameters, chains.states, symbols)
         return Changed(self._assemble(HiddenChains(*(part[kept] for part in parts))), kept)
 
@@ -304,7 +307,7 @@ class HMM(FilteringTask):
         return Categorical.proportional_to(np.array(rows), support)
 
     def _assemble(self, chains: HiddenChains) -> Batch:
-        parameters = Parameters.apart(chains.parameters)
+        parameters = Parameters.split(chains.parameters)
         seen, columns = chains.observations[:, :-1], self.layout.columns
         inputs = self.layout.write(parameters, seen)
         scored = np.zeros(inputs.shape[:2], dtype=bool)
@@ -321,12 +324,18 @@ class HMM(FilteringTask):
             lambda: self._belief(chains),
         )
 
-    def _observed(self, chains: HiddenChains, part: slice = slice(None)) -> Observed:
-        """What is seen of some sequences, and what they may have been drawn from."""
-        seen = chains.observations[part, :-1]
-        if self.shown == "hidden":
-            return Observed(_pool(self), True, seen)
-        return Observed(Parameters.apart(chains.parameters[part]), False, seen)
+    def _observed(self, chains: HiddenChains) -> list[Observed]:
+        """What is seen and what it may have been drawn from, in parts that memory can hold."""
+        most = max(1, _ENTRIES // ((self.pool or 1) * self.steps * self.states**2))
+        parts = []
+        for first in range(0, max(1, len(chains.states)), most):
+            part = slice(first, first + most)
+            seen = chains.observations[part, :-1]
+            if self.shown == "hidden":
+                parts.append(Observed(_pool(self), True, seen))
+            else:
+                parts.append(Observed(Parameters.split(chains.parameters[part]), False, seen))
+        return parts
 
     def _answer(self, observed: Observed, belief: LogBelief) -> Categorical:
         asked = observed.state if self.target == "state" else observed.next_symbol
@@ -334,19 +343,18 @@ class HMM(FilteringTask):
         return Categorical(asked(belief).reshape(-1, len(support)), support)
 
     def _predictive(self, chains: HiddenChains) -> Categorical:
-        """The answer, for as many sequences at a time as memory allows."""
-        sets = self.pool or 1
-        most = max(1, _ENTRIES // (sets * self.steps * self.states))
-        logs = []
-        for first in range(0, max(1, len(chains.states)), most):
-            observed = self._observed(chains, slice(first, first + most))
-            logs.append(self._answer(observed, observed.belief()).log_probs)
-        return Categorical(np.concatenate(logs), self.outputs.support)
+        return _joined(self._answer(one, one.belief()) for one in self._observed(chains))
 
     def _belief(self, chains: HiddenChains) -> Categorical:
         """Posterior over the state; without a header over pairs (member of the pool, state)."""
-        belief = self._observed(chains).belief().transpose(0, 2, 1, 3)
-        return Categorical(belief.reshape(-1, belief.shape[2] * belief.shape[3]))
+        beliefs = (one.belief().transpose(0, 2, 1, 3) for one in self._observed(chains))
+        return _joined(Categorical(one.reshape(-1, one.shape[2] * one.shape[3])) for one in beliefs)
+
+
+def _joined(parts: Iterable[Categorical]) -> Categorical:
+    """The rows of several parts, one after another."""
+    together = list(parts)
+    return Categorical(np.concatenate([one.log_probs for one in together]), together[0].support)
 
 
 def _check_source(task: HMM) -> None:
@@ -379,6 +387,12 @@ def _check_header(task: HMM) -> None:
         raise InvalidInput(
             "without a header, parameters drawn for each sequence have no tractable posterior; "
             "use a header, a pool, or give transition and emission"
+        )
+    weight = (task.pool or 1) * task.observations * task.states**2
+    if task.shown == "hidden" and weight > _MOST_FOLLOWED:
+        raise InvalidInput(
+            f"inferring the parameters takes pool x observations x states² = {weight:,} numbers a "
+            f"sequence; expected at most {_MOST_FOLLOWED:,}"
         )
     if task.shown != "hidden" and task.transition is not None:
         raise InvalidInput(f"parameters that are given need no header; got {task.header!r}")

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
+from beliefspace.core.information import log_probabilities
 from beliefspace.windtunnel.tasks.forward import (
     Filtered,
     forward_symbols,
@@ -48,11 +49,10 @@ class Observed:
         """M."""
         return len(self.parameters.transition) if self.pool else 1
 
-    def filtered(self) -> Filtered:
-        """Filter each sequence with each of its sets: belief ``[n * M, K, S]``."""
-        emission = self._repeated(self.parameters.emission)
-        symbols = np.repeat(self.symbols, self.members, axis=0)
-        return forward_symbols(self._start, self._transition, emission, symbols)
+    def possible(self) -> Bool[np.ndarray, " n"]:
+        """Return which sequences some set can produce."""
+        evidence = self._filtered().evidence[:, -1].reshape(len(self.symbols), -1)
+        return np.asarray(np.isfinite(evidence).any(axis=1))
 
     def belief(self) -> LogBelief:
         """Return the exact belief after each observation.
@@ -60,7 +60,7 @@ class Observed:
         Raises:
             InvalidInput: no set can produce a sequence; the message has its position.
         """
-        filtered = self.filtered()
+        filtered = self._filtered()
         return (
             filtered.checked().belief[:, None] if self.members == 1 else self._mixed(filtered.joint)
         )
@@ -72,22 +72,20 @@ class Observed:
             restart: the law of the state before them: "uniform" or "stationary".
         """
         states = self.parameters.transition.shape[1]
-        law = np.full((1, states), 1 / states)
+        before = np.full((1, states), 1 / states)
         if restart == "stationary":
-            law = self._repeated(stationary(self.parameters.transition))
-        for joint in windows(self._start, law, self._transition, self._log_likelihood):
+            before = self._repeated(stationary(self.parameters.transition))
+        for joint in windows(self._start, before, self._transition, self._log_likelihood):
             yield self._mixed(joint)
 
     def memoryless(self) -> LogBelief:
-        """Return the belief from the stationary law and each observation alone."""
-        with np.errstate(divide="ignore"):
-            law = np.log(self._repeated(stationary(self.parameters.transition)))
-        return self._mixed(law[:, None] + self._log_likelihood)
+        """Return the belief from the stationary distribution and each observation alone."""
+        before = log_probabilities(self._repeated(stationary(self.parameters.transition)))
+        return self._mixed(before[:, None] + self._log_likelihood)
 
     def next_symbol(self, belief: LogBelief) -> Float64[np.ndarray, "n K O"]:
         """Return log P(next symbol) under a belief."""
-        with np.errstate(divide="ignore"):
-            emitted = np.log(self.parameters.transition @ self.parameters.emission)
+        emitted = log_probabilities(self.parameters.transition @ self.parameters.emission)
         shaped = emitted[None] if self.pool else emitted[:, None]
         paths = belief[..., None] + shaped[:, :, None]
         sequences, _, steps, _, symbols = paths.shape
@@ -96,6 +94,12 @@ class Observed:
     def state(self, belief: LogBelief) -> Float64[np.ndarray, "n K S"]:
         """Return log P(state), whatever the set, under a belief."""
         return belief[:, 0] if self.members == 1 else log_sum(belief.transpose(0, 2, 3, 1))
+
+    def _filtered(self) -> Filtered:
+        """Filter each sequence with each of its sets: belief ``[n * M, K, S]``."""
+        emission = self._repeated(self.parameters.emission)
+        symbols = np.repeat(self.symbols, self.members, axis=0)
+        return forward_symbols(self._start, self._transition, emission, symbols)
 
     @property
     def _start(self) -> Float64[np.ndarray, " S"]:
@@ -108,8 +112,7 @@ class Observed:
 
     @property
     def _log_likelihood(self) -> Float64[np.ndarray, "nM K S"]:
-        with np.errstate(divide="ignore"):
-            by_symbol = np.log(self.parameters.emission.transpose(0, 2, 1))
+        by_symbol = log_probabilities(self.parameters.emission.transpose(0, 2, 1))
         sets, symbols, states = by_symbol.shape
         own = np.arange(sets) if self.pool else np.arange(sets)[:, None]
         place = own[..., None] * symbols + self.symbols[:, None, :]

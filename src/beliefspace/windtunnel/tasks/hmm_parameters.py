@@ -43,7 +43,7 @@ class Parameters:
     emission: Float64[np.ndarray, "m S O"]
 
     @property
-    def together(self) -> Float64[np.ndarray, "m S S+O"]:
+    def joined(self) -> Float64[np.ndarray, "m S S+O"]:
         """Both side by side."""
         return np.concatenate([self.transition, self.emission], axis=2)
 
@@ -52,10 +52,10 @@ class Parameters:
         return Parameters(self.transition[part], self.emission[part])
 
     @classmethod
-    def apart(cls, together: Float64[np.ndarray, "m S S+O"]) -> Parameters:
-        """Split what :attr:`together` joined."""
-        states = together.shape[1]
-        return cls(together[:, :, :states], together[:, :, states:])
+    def split(cls, joined: Float64[np.ndarray, "m S S+O"]) -> Parameters:
+        """Take apart what :attr:`joined` put side by side."""
+        states = joined.shape[1]
+        return cls(joined[:, :, :states], joined[:, :, states:])
 
 
 def given(

@@ -32,16 +32,17 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from beliefspace.core.checks import as_rows, check_whole
+from beliefspace.core.checks import as_rows, check_whole, check_within
 from beliefspace.core.distributions import Normal
 from beliefspace.core.registry import register
 from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.tasks.base import Batch, Predictive, Primitive, Task
 from beliefspace.windtunnel.tasks.sequential_normal import (
+    LEAST_SCALE,
+    MOST_SCALE,
     Examples,
     RegressionTask,
     check_covariance,
-    check_scale,
     rounded,
 )
 
@@ -73,7 +74,7 @@ class LinearRegression(RegressionTask):
 
     def __post_init__(self) -> None:
         check_whole("dimensions", self.dimensions, 1, most=1000)
-        check_scale("prior_scale", self.prior_scale)
+        check_within("prior_scale", self.prior_scale, LEAST_SCALE, MOST_SCALE)
         if self.feature_covariance is not None:
             rows = as_rows("feature_covariance", self.feature_covariance)
             object.__setattr__(self, "feature_covariance", rows)

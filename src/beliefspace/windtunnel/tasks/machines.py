@@ -82,11 +82,11 @@ def given(matrices: Matrices) -> Machine:
     return np.ascontiguousarray(table.reshape(states, tokens, states).transpose(1, 0, 2))
 
 
-def check_returns(machine: Machine, described: str) -> None:
-    """Raise unless every state leads to every other, so that one law is stationary.
+def check_irreducible(machine: Machine, described: str) -> None:
+    """Raise unless every state leads to every other, so that one distribution is stationary.
 
     Raises:
-        InvalidInput: a state that is never left for another; the message has both.
+        InvalidInput: a state from which another is never reached; the message has both.
     """
     reach = (machine.sum(axis=0) > 0) | np.eye(len(machine[0]), dtype=bool)
     for _ in range(len(reach).bit_length()):

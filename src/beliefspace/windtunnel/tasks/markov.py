@@ -30,11 +30,11 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from beliefspace.core.checks import check_finite, check_whole
+from beliefspace.core.checks import check_whole
 from beliefspace.core.distributions import Categorical
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.registry import register
-from beliefspace.core.streams import Stream, pick
+from beliefspace.core.streams import Stream, check_concentration, pick
 from beliefspace.windtunnel.tasks.base import (
     Batch,
     CategoricalOutputs,
@@ -42,6 +42,7 @@ from beliefspace.windtunnel.tasks.base import (
     Task,
     TokenInputs,
     check_sequences,
+    check_size,
 )
 
 _MOST_ENTRIES = 10_000
@@ -85,12 +86,13 @@ class MarkovChain(Task):
         check_whole("symbols", self.symbols, 2)
         check_whole("order", self.order, 1, most=100)
         check_whole("length", self.length, self.order, most=100_000)
-        check_finite("concentration", self.concentration, above=0)
+        check_concentration(self.concentration)
         if self.symbols ** (self.order + 1) > _MOST_ENTRIES:
             raise InvalidInput(
                 f"a table of order {self.order} over {self.symbols} symbols has "
                 f"{self.symbols ** (self.order + 1):,} entries; expected at most {_MOST_ENTRIES:,}"
             )
+        check_size(self)
 
     @property
     def prior(self) -> str:

@@ -16,18 +16,18 @@ Symbols:
     S, V      hidden states, tokens
     T         tokens shown of a sequence                          ``length``
     M_x       M_x[i, j] = P(token x, next state j | state i)      ``machine``, [V, S, S]
-    pi        stationary law of the states: pi sum_x M_x = pi     ``start``, [S]
+    pi        stationary distribution of the states: pi sum_x M_x = pi     ``start``, [S]
     eta_t     mixed state: P(state | x_1 ... x_t)                 ``filtered``, [n, T, S]
     h         entropy rate, bits a token                          ``entropy_rate_bits``
 
-A sequence starts in the stationary law, eta_0 = pi. Then eta_t ∝ eta_{t-1} M_{x_t}, and the next
-token is x with probability eta_t M_x 1 (2405.15943).
+A sequence starts in the stationary distribution, eta_0 = pi. Then eta_t ∝ eta_{t-1} M_{x_t}, and
+the next token is x with probability eta_t M_x 1 (2405.15943).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import islice
 from typing import get_args
@@ -35,10 +35,10 @@ from typing import get_args
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from beliefspace.core.checks import as_rows, check_choice, check_whole
+from beliefspace.core.checks import as_rows, check_choice, check_whole, check_within
 from beliefspace.core.distributions import Categorical
 from beliefspace.core.errors import InvalidInput
-from beliefspace.core.information import entropy_bits
+from beliefspace.core.information import entropy_bits, log_probabilities
 from beliefspace.core.registry import register
 from beliefspace.core.streams import Stream, pick
 from beliefspace.windtunnel.tasks.base import (
@@ -47,22 +47,23 @@ from beliefspace.windtunnel.tasks.base import (
     Primitive,
     TokenInputs,
     check_sequences,
+    check_size,
 )
 from beliefspace.windtunnel.tasks.filtering import Changed, FilteringTask, growing
-from beliefspace.windtunnel.tasks.forward import log_sum, stationary
+from beliefspace.windtunnel.tasks.forward import advanced, log_sum, stationary
 from beliefspace.windtunnel.tasks.machines import (
     Matrices,
     Name,
     binary,
-    check_returns,
+    check_irreducible,
     given,
     mess3,
 )
 
+_LETTERS = {"mess3": "xa", "golden-mean": "p", "even": "p"}  # the settings of each machine
 _WINDOWS = 4
 _MIXED_STATES = 1_000_000  # followed at once: 24 MB with three hidden states
 _MOST_STEPS = 10_000
-_AGREEMENT_BITS = 1e-9
 _SMALLEST = 1e-280  # of a belief that products of probabilities reach without losing digits
 _LEAST_EDGE = 1e-20  # with smaller edges a belief may jump past that to 0
 
@@ -83,7 +84,7 @@ class Process(FilteringTask):
 
     Raises:
         InvalidInput: a value out of range, a state whose probabilities over (token, next state) do
-            not sum to one, or a state that is left for good, so that no one law is stationary.
+            not sum to one, or a state that is left for good: no one distribution is stationary.
     """
 
     name: Name = "mess3"
@@ -97,14 +98,18 @@ class Process(FilteringTask):
         check_choice("name", self.name, get_args(Name))
         check_whole("length", self.length, 1, most=100_000)
         for letter, most in (("x", 0.5), ("a", 1.0), ("p", 1.0)):
-            _check_share(letter, getattr(self, letter), most)
+            check_within(letter, getattr(self, letter), 0, most)
+        _check_used(self)
         if self.matrices is not None:
+            if not hasattr(self.matrices, "__len__"):
+                raise InvalidInput(f"matrices are one table a token; got {self.matrices!r}")
             tables = tuple(as_rows(f"matrix {x}", one) for x, one in enumerate(self.matrices))
             object.__setattr__(self, "matrices", tables)
         if (self.matrices is not None) != (self.name == "custom"):
             given = "none" if self.matrices is None else "some"
             raise InvalidInput(f'matrices go with name = "custom"; got {self.name}, and {given}')
-        check_returns(self.machine, self.prior)
+        check_irreducible(self.machine, self.prior)
+        check_size(self)
 
     @cached_property
     def machine(self) -> Float64[np.ndarray, "V S S"]:
@@ -118,16 +123,16 @@ class Process(FilteringTask):
 
     @cached_property
     def start(self) -> Float64[np.ndarray, " S"]:
-        """The stationary law of the hidden states."""
+        """The stationary distribution of the hidden states."""
         return stationary(self.machine.sum(axis=0))
 
     @property
     def prior(self) -> str:
         """The machine, and where it starts."""
-        letters = {"mess3": "xa", "golden-mean": "p", "even": "p"}.get(self.name, "")
+        letters = _LETTERS.get(self.name, "")
         values = ", ".join(f"{letter} = {getattr(self, letter):g}" for letter in letters)
         machine = f"{self.name} machine" + (f" ({values})" if values else "")
-        return f"the {machine}, started in its stationary law"
+        return f"the {machine}, started in its stationary distribution"
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
@@ -156,29 +161,31 @@ class Process(FilteringTask):
 
     @property
     def restarts(self) -> tuple[str, ...]:
-        """Both: every state has a place in the stationary law."""
+        """Both: every state has a place in the stationary distribution."""
         return ("uniform", "stationary")
 
-    @cached_property
-    def entropy_rate_bounds_bits(self) -> tuple[float, float]:
-        """A lower and an upper bound of h, bits.
+    def entropy_rate_bounds_bits(self, within: float = 1e-6) -> tuple[float, float]:
+        """Return a lower and an upper bound of h, bits.
 
         From above it is H(X_t | X_1 ... X_{t-1}), from below the same given also the state before
-        X_1; both close in as t grows. They are taken where they differ by less than 1e-9 bits, or
-        at the last t that a million mixed states reach: for mess3, whose histories all differ, that
-        is t = 12, with 2e-7 bits between them.
+        X_1; both close in as t grows.
+
+        Args:
+            within: how far apart they may be, bits. They are farther apart only where a million
+                mixed states do not reach: for mess3, whose histories all differ, that is t = 12,
+                with 2e-7 bits between them.
         """
         below = self._entropies(self.start, np.eye(len(self.start)))
         above = self._entropies(np.ones(1), self.start[None])
         for lower, upper in islice(zip(below, above, strict=False), _MOST_STEPS):
-            if upper - lower < _AGREEMENT_BITS:
+            if upper - lower < within:
                 break
         return lower, upper
 
     @property
     def entropy_rate_bits(self) -> float:
         """h: what the best predictor pays for each token in the long run, bits."""
-        return sum(self.entropy_rate_bounds_bits) / 2
+        return sum(self.entropy_rate_bounds_bits()) / 2
 
     def myopic_entropy_bits(self, length: int) -> list[float]:
         """Return H(X_t | X_1 ... X_{t-1}) for t = 1 ... ``length``, over all histories, bits.
@@ -196,7 +203,7 @@ class Process(FilteringTask):
         return entropies
 
     def filtered(self, tokens: Int64[np.ndarray, "n t"]) -> Float64[np.ndarray, "n t S"]:
-        """Return the mixed state after each token of sequences from the stationary law.
+        """Return the mixed state after each token of sequences from the stationary distribution.
 
         Raises:
             InvalidInput: tokens of another type or range, or one that is impossible after those
@@ -240,7 +247,7 @@ class Process(FilteringTask):
         )
 
     def batch(self, sequences: int, stream: Stream, step: int = 0) -> Batch:
-        """Draw the first state from the stationary law, then one edge after another."""
+        """Draw the first state from the stationary distribution, then one edge after another."""
         check_sequences(sequences)
         size, uniforms = len(self.start), stream.uniforms(step, sequences, self.length + 2, "path")
         edges = self.machine.transpose(1, 0, 2).reshape(size, -1)
@@ -256,7 +263,7 @@ class Process(FilteringTask):
         """The best tables of the last 1, 2, 3 and 4 tokens.
 
         What follows the last w tokens, on average over the process, is what a filter predicts that
-        believes the stationary law just before them: it is the best that a table of them can do.
+        believes the stationary distribution just before them: a table of them can do no better.
         """
         windows = islice(self.windows(batch, "stationary"), min(_WINDOWS, self.length - 1))
         return {f"window-{w} stationary": rung for w, rung in enumerate(windows, start=1)}
@@ -285,7 +292,7 @@ class Process(FilteringTask):
         return Changed(self._assemble(tokens[kept], batch.latent[kept]), kept)
 
     def reference(self, batch: Batch) -> Categorical:
-        """Follow every path of hidden states, edge by edge, from a stationary law solved for."""
+        """Follow every path of hidden states, edge by edge, from the stationary distribution."""
         machine = self.machine.tolist()
         moves, ones = self.machine.sum(axis=0), np.ones((1, len(machine[0])))
         balance = np.vstack([moves.T - np.eye(len(moves)), ones])
@@ -318,7 +325,7 @@ class Process(FilteringTask):
 
     @cached_property
     def _log_machine(self) -> Float64[np.ndarray, "V S S"]:
-        return _log(self.machine)
+        return log_probabilities(self.machine)
 
     def _filtered(self, tokens: Int64[np.ndarray, "n t"]) -> Float64[np.ndarray, "n t S"]:
         """Log mixed states; NaN from the first impossible token on."""
@@ -357,11 +364,11 @@ class Process(FilteringTask):
         self, logs: Float64[np.ndarray, "*rows S"], tokens: Int64[np.ndarray, "*rows"]
     ) -> Float64[np.ndarray, "*rows S"]:
         """Take log weights of the states over the edges that write the tokens."""
-        return log_sum((logs[..., :, None] + self._log_machine[tokens]).swapaxes(-1, -2))
+        return advanced(logs, self._log_machine[tokens])
 
     def _next(self, logs: Float64[np.ndarray, "n T S"]) -> Categorical:
         """The next token, from log weights of the states."""
-        emitted = _log(self.machine.sum(axis=2))
+        emitted = log_probabilities(self.machine.sum(axis=2))
         tokens = log_sum(logs[..., None, :] + emitted).reshape(-1, len(emitted))
         return Categorical(tokens - log_sum(tokens)[:, None], self.outputs.support)
 
@@ -375,7 +382,7 @@ class Process(FilteringTask):
         while True:
             reached = np.einsum("ms,vst->mvt", mixed, self.machine)
             chance = reached.sum(axis=2)
-            yield float(weights @ entropy_bits(_log(chance)))
+            yield float(weights @ entropy_bits(log_probabilities(chance)))
             if chance.size > _MIXED_STATES:
                 return
             possible = chance > 0
@@ -387,10 +394,12 @@ class Process(FilteringTask):
             weights, mixed = np.bincount(same.ravel(), weights), mixed[first]
 
 
-def _check_share(name: str, value: object, most: float) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value <= most:  # type: ignore[operator]
-        raise InvalidInput(f"{name} is a number from 0 to {most:g}; got {value!r}")
+def _check_used(task: Process) -> None:
+    """Raise if a setting of another machine was given: it would change nothing but the name."""
+    defaults = {one.name: one.default for one in fields(task)}
+    for letter in set("xap") - set(_LETTERS.get(task.name, "")):
+        if getattr(task, letter) != defaults[letter]:
+            raise InvalidInput(f"{letter} is no setting of {task.name}; leave it out")
 
 
 def _extended(paths: list[tuple[int, float]], matrix: list[list[float]]) -> list[tuple[int, float]]:
@@ -401,8 +410,3 @@ def _extended(paths: list[tuple[int, float]], matrix: list[list[float]]) -> list
         for following, chance in enumerate(matrix[state])
         if chance > 0
     ]
-
-
-def _log(values: Float64[np.ndarray, "*any"]) -> Float64[np.ndarray, "*any"]:
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(values))

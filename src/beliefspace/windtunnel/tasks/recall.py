@@ -51,6 +51,7 @@ from beliefspace.windtunnel.tasks.base import (
     Task,
     TokenInputs,
     check_sequences,
+    check_size,
 )
 
 STORE, SEP, QUERY, PAD = range(4)
@@ -123,6 +124,7 @@ class AssociativeRecall(Task):
                 f"each stored key is asked for once, so {self.pairs} pairs allow at most "
                 f"{self.pairs} queries; got queries = {self.queries}"
             )
+        check_size(self)
 
     @property
     def prior(self) -> str:

@@ -38,10 +38,9 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from numpy.lib.stride_tricks import sliding_window_view
 
-from beliefspace.core.checks import check_whole
+from beliefspace.core.checks import check_whole, check_within
 from beliefspace.core.distributions import Categorical
-from beliefspace.core.errors import InvalidInput
-from beliefspace.core.information import entropy_bits, log_softmax
+from beliefspace.core.information import entropy_bits, log_probabilities, log_softmax
 from beliefspace.core.registry import register
 from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.tasks.base import (
@@ -52,6 +51,7 @@ from beliefspace.windtunnel.tasks.base import (
     Task,
     TokenInputs,
     check_sequences,
+    check_size,
 )
 
 _HARDLY = 0.001  # prior of noise for one who hardly believes in it; at 0 the KL is infinite
@@ -79,7 +79,8 @@ class ModularRecurrence(Task):
     def __post_init__(self) -> None:
         check_whole("modulus", self.modulus, 2, most=1000)
         check_whole("length", self.length, 1, most=100_000)
-        _check_probability("noise_prior", self.noise_prior)
+        check_within("noise_prior", self.noise_prior, 0, 1)
+        check_size(self)
 
     @property
     def prior(self) -> str:
@@ -107,7 +108,9 @@ class ModularRecurrence(Task):
     @property
     def hypothesis_bits(self) -> float:
         """Entropy of the prior over noise and the p^2 programs."""
-        kinds = float(entropy_bits(_log(np.array([self.noise_prior, 1 - self.noise_prior]))))
+        kinds = float(
+            entropy_bits(log_probabilities(np.array([self.noise_prior, 1 - self.noise_prior])))
+        )
         return kinds + (1 - self.noise_prior) * 2 * math.log2(self.modulus)
 
     @classmethod
@@ -188,11 +191,11 @@ class ModularRecurrence(Task):
         In logs, since p^-t of a long sequence is no float.
         """
         p, seen = self.modulus, np.arange(tokens.shape[1])
-        log_noise, log_program = _log(np.array([noise_prior, 1 - noise_prior]))
+        log_noise, log_program = log_probabilities(np.array([noise_prior, 1 - noise_prior]))
         # Up to the first step a multiplier stands for p programs, one for each offset.
         each = log_program - np.minimum(seen + 1, 2) * math.log(p)
         weights = np.empty((*tokens.shape, p + 1))
-        weights[..., :-1] = np.where(_left(tokens, p), each[:, None], -np.inf)
+        weights[..., :-1] = np.where(_consistent_multipliers(tokens, p), each[:, None], -np.inf)
         weights[..., -1] = log_noise - seen * math.log(p)
         return log_softmax(weights)
 
@@ -206,26 +209,17 @@ class ModularRecurrence(Task):
         cells = np.arange(tokens.size).reshape(*tokens.shape, 1) * p + follows
         programs = np.bincount(cells[np.isfinite(belief[..., :-1])], minlength=tokens.size * p)
         each = belief[..., :-1].max(axis=2, keepdims=True)
-        by_program = _log(programs.reshape(*tokens.shape, p)) + each
+        by_program = log_probabilities(programs.reshape(*tokens.shape, p)) + each
         log_probs = np.logaddexp(by_program, belief[..., -1:] - math.log(p))
         return Categorical(log_probs.reshape(-1, p), self.outputs.support)
 
 
-def _check_probability(name: str, value: object) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value <= 1:  # type: ignore[operator]
-        raise InvalidInput(f"{name} is a probability, 0 to 1; got {value!r}")
-
-
-def _left(tokens: Int64[np.ndarray, "n t"], modulus: int) -> Bool[np.ndarray, "n t p"]:
+def _consistent_multipliers(
+    tokens: Int64[np.ndarray, "n t"], modulus: int
+) -> Bool[np.ndarray, "n t p"]:
     """Which multipliers no step has contradicted, after each token."""
     steps = np.diff(tokens, axis=1) % modulus
     holds = np.ones((*tokens.shape, modulus), dtype=bool)
     said = steps[:, :-1, None] * np.arange(modulus) % modulus
     holds[:, 2:] = said == steps[:, 1:, None]
     return np.asarray(np.logical_and.accumulate(holds, axis=1))
-
-
-def _log(values: np.ndarray) -> Float64[np.ndarray, "*values"]:
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(values))

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from beliefspace.core.checks import check_whole
+from beliefspace.core.checks import check_whole, check_within
 from beliefspace.core.distributions import Normal
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.streams import Stream
@@ -39,6 +39,7 @@ from beliefspace.windtunnel.tasks.base import (
     RealInputs,
     Task,
     check_sequences,
+    check_size,
 )
 from beliefspace.windtunnel.tasks.binning import (
     bin_edges,
@@ -49,7 +50,7 @@ from beliefspace.windtunnel.tasks.binning import (
 
 _LEAST_NOISE = 1e-3  # of the signal; for less, the factor of K + σ² I loses more than nine digits
 _MOST_EXAMPLES = 256  # K of an evaluation set of 2,048 sequences then fills a gigabyte
-_LEAST, _MOST = 1e-6, 1e6  # of a scale: well inside what float32 holds
+LEAST_SCALE, MOST_SCALE = 1e-6, 1e6  # well inside what float32 holds
 
 
 @dataclass(frozen=True)
@@ -129,14 +130,16 @@ class RegressionTask(Task):
         check_whole("examples", self.examples, 1, most=_MOST_EXAMPLES)
         if self.bins is not None:
             check_whole("bins", self.bins, 2, most=10_000)
+        check_within("noise", self.noise, 0, MOST_SCALE)
         signal = math.sqrt(self.signal_variance)
-        check_scale("the signal's standard deviation", signal)
-        if not _LEAST_NOISE * signal <= self.noise <= _MOST:
+        check_within("the signal's standard deviation", signal, LEAST_SCALE, MOST_SCALE)
+        if not _LEAST_NOISE * signal <= self.noise <= MOST_SCALE:
             why = "zero noise leaves" if self.noise == 0 else "less leaves"
             raise InvalidInput(
                 f"noise is from {_LEAST_NOISE:g} of the signal's standard deviation ({signal:g}) "
-                f"to {_MOST:g}; got {self.noise!r} ({why} the covariance of outcomes singular)"
+                f"to {MOST_SCALE:g}; got {self.noise!r} ({why} the covariance of outcomes singular)"
             )
+        check_size(self)
 
     def batch(self, sequences: int, stream: Stream, step: int = 0) -> Batch:
         """Draw hypotheses, then features, then outcomes with noise."""
@@ -208,16 +211,6 @@ def rounded(values: Float64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shap
     return values.astype(np.float32).astype(np.float64)
 
 
-def check_scale(name: str, value: float) -> None:
-    """Raise unless a standard deviation or a length is from 1e-6 to 1e6.
-
-    Raises:
-        InvalidInput: it is not; the message has its name.
-    """
-    if not _LEAST <= value <= _MOST:
-        raise InvalidInput(f"{name} is from {_LEAST:g} to {_MOST:g}; got {value!r}")
-
-
 def check_covariance(
     name: str, matrix: tuple[tuple[float, ...], ...], size: int
 ) -> Float64[np.ndarray, "size size"]:
@@ -233,16 +226,19 @@ def check_covariance(
             f"{name} has {len(matrix)} rows of {lengths} numbers; expected {size} rows of {size}"
         )
     array = np.array(matrix, dtype=np.float64)
-    if not np.isfinite(array).all():
-        raise InvalidInput(f"{name} holds {array[~np.isfinite(array)][0]}; expected finite numbers")
+    large = ~(np.abs(array) <= MOST_SCALE**2)
+    if large.any():
+        raise InvalidInput(f"{name} holds {array[large][0]}; expected numbers up to 1e12 in size")
     if not np.array_equal(array, array.T):
         row, column = np.argwhere(array != array.T)[0]
         raise InvalidInput(
-            f"{name} is not symmetric: {array[row, column]:g} at ({row}, {column}) "
-            f"but {array[column, row]:g} at ({column}, {row})"
+            f"{name} is not symmetric: {float(array[row, column])!r} at ({row}, {column}) "
+            f"but {float(array[column, row])!r} at ({column}, {row})"
         )
     eigenvalues = np.linalg.eigvalsh(array)
     if eigenvalues[0] <= 1e-10 * eigenvalues[-1]:
-        kind = "is singular or not positive definite"
-        raise InvalidInput(f"{name} {kind}: its smallest eigenvalue is {eigenvalues[0]:.3g}")
+        raise InvalidInput(
+            f"{name} is singular or not positive definite: its smallest eigenvalue is "
+            f"{eigenvalues[0]:.3g}, its largest {eigenvalues[-1]:.3g}"
+        )
     return array

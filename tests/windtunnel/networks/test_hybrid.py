@@ -1,0 +1,224 @@
+"""Attention as a mixer against sums written from the definition, and in turn with Mamba-2."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from beliefspace.core.config import from_toml, to_toml
+from beliefspace.core.errors import InvalidInput
+from beliefspace.windtunnel.models.hybrid import Hybrid
+from beliefspace.windtunnel.models.mamba2 import Mamba2
+
+torch = pytest.importorskip("torch")
+
+from tests.windtunnel.networks import mixers  # noqa: E402
+
+from beliefspace.core.taps import NO_TAP  # noqa: E402
+from beliefspace.windtunnel.networks import hybrid  # noqa: E402
+from beliefspace.windtunnel.networks.base import Initializer  # noqa: E402
+from beliefspace.windtunnel.networks.hybrid import AttentionMixer  # noqa: E402
+from beliefspace.windtunnel.networks.mamba2 import Mamba2Mixer  # noqa: E402
+
+SMALL = Hybrid(width=8, attention_heads=2)
+ATTENTION = replace(SMALL, pattern=("attention",))
+GRID = (
+    SMALL,
+    ATTENTION,
+    replace(SMALL, depth=3, pattern=("attention", "mamba2"), feed_forward=0, chunk=4),
+    replace(SMALL, attention_heads=None, heads=2, logit_scale=3.0),
+)
+
+
+def by_hand(mixer, x):
+    """Averages of values weighted by exponentials of scaled products, query by query."""
+    heads, width, rows = mixer.heads, mixer.head_width, []
+    for sequence in x:
+        q, k, v = (
+            (sequence @ part.weight.T).reshape(-1, heads, width)
+            for part in (mixer.queries, mixer.keys, mixer.values)
+        )
+        for t in range(len(sequence)):
+            outputs = []
+            for head in range(heads):
+                products = [q[t, head] @ k[s, head] for s in range(t + 1)]
+                weights = torch.exp(torch.stack(products) / math.sqrt(width))
+                outputs.append(weights @ v[: t + 1, head] / weights.sum())
+            rows.append(torch.cat(outputs) @ mixer.output.weight.T)
+    return torch.stack(rows).view_as(x)
+
+
+# ---------------------------------------------------------------- attention
+
+
+@pytest.mark.parametrize("heads", [1, 2, 8])
+def test_the_mixer_equals_its_formulas_and_so_do_its_gradients(heads):
+    spec = replace(SMALL, attention_heads=heads)
+    mixer = AttentionMixer(spec, Initializer(mixers.STREAM), 0.5).double()
+    generator = torch.Generator().manual_seed(0)
+    x, weights = torch.randn(2, 2, 9, spec.width, generator=generator, dtype=torch.float64)
+    x.requires_grad_()
+    leaves = [x, *mixer.parameters()]
+    own, expected = mixer(x, NO_TAP), by_hand(mixer, x)
+    torch.testing.assert_close(own, expected, rtol=0, atol=1e-9)
+    for slope, wanted in zip(
+        torch.autograd.grad((own * weights).sum(), leaves),
+        torch.autograd.grad((expected * weights).sum(), leaves),
+        strict=True,
+    ):
+        torch.testing.assert_close(slope, wanted, rtol=1e-6, atol=1e-9)
+
+
+def test_attention_rebuilds_from_its_recorded_parts():
+    network, x = mixers.built(ATTENTION), mixers.batch(mixers.TOKENS)
+    trace = network.record(x, ["layers.1.*"])
+    q, k, v, scores, attention, mixed = (
+        trace[f"layers.1.{name}"]
+        for name in ("queries", "keys", "values", "scores", "attention", "head_outputs")
+    )
+    seen = torch.ones(11, 11).tril().bool()
+    assert torch.isneginf(scores[..., ~seen]).all()
+    products = torch.einsum("nhqd,nhkd->nhqk", q, k) / 2
+    torch.testing.assert_close(scores[..., seen], products[..., seen])
+    torch.testing.assert_close(attention.sum(dim=-1), torch.ones(4, 2, 11))
+    torch.testing.assert_close(mixed, attention @ v)
+    with torch.no_grad():
+        added = network.layers[1].mixer.output(mixed.transpose(1, 2).flatten(2))
+    torch.testing.assert_close(trace["layers.1.mixer_out"], added)
+
+
+def test_by_itself_it_sees_the_past_as_a_bag_and_a_state_space_brings_order():
+    x = mixers.batch(mixers.TOKENS)
+    mixed = torch.cat([x[:, :10].flip(1), x[:, 10:]], dim=1)
+    one = replace(ATTENTION, depth=1)
+    for spec, same in ((one, True), (SMALL, False)):
+        network = mixers.built(spec)
+        with torch.no_grad():
+            ends = network(mixed)[:, -1], network(x)[:, -1]
+        assert torch.allclose(*ends, atol=1e-5) == same
+
+
+def test_its_recurrent_form_keeps_every_key_and_value():
+    mixer = AttentionMixer(SMALL, Initializer(mixers.STREAM), 1.0)
+    x = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0))
+    state = mixer.start(x[:, 0])
+    for t in range(5):
+        assert state["keys"].shape == state["values"].shape == (3, 2, t, 4)
+        _, state = mixer.step(x[:, t], state)
+    whole = mixer.keys(x).view(3, 5, 2, 4).transpose(1, 2)
+    torch.testing.assert_close(state["keys"], whole)
+
+
+def test_scores_are_made_only_where_they_are_asked_for(monkeypatch):
+    opened, explicit = [], hybrid._open
+    monkeypatch.setattr(
+        hybrid, "_open", lambda *parts: opened.append(parts[0].shape) or explicit(*parts)
+    )
+    network, x = mixers.built(ATTENTION), mixers.batch(mixers.TOKENS)
+    network.run(x)
+    network.run(x, ["layers.*.keys", "layers.*.head_outputs"])
+    assert opened == []
+    network.run(x, ["layers.1.scores"])
+    assert len(opened) == 1
+
+
+# ---------------------------------------------------------------- the stack
+
+
+@pytest.mark.parametrize("spec", GRID)
+def test_layers_are_of_the_kinds_that_the_pattern_says(spec):
+    network = spec.build(mixers.TOKENS, mixers.STREAM)
+    kinds = {"mamba2": Mamba2Mixer, "attention": AttentionMixer}
+    for layer, block in enumerate(network.layers):
+        assert type(block.mixer) is kinds[spec.pattern[layer % len(spec.pattern)]]
+
+
+def test_without_attention_it_is_mamba2_number_for_number():
+    own = replace(SMALL, pattern=("mamba2",), feed_forward=0)
+    plain = Mamba2(width=8)
+    x = mixers.batch(mixers.TOKENS)
+    outputs = [mixers.built(spec)(x) for spec in (own, plain)]
+    assert torch.equal(*outputs)
+    for count in ("parameters", "operations"):
+        assert getattr(own, count)(mixers.TOKENS) == getattr(plain, count)(mixers.TOKENS)
+
+
+@pytest.mark.parametrize("spec", [*GRID, replace(SMALL, side="inject")])
+def test_the_count_equals_the_built_network(spec):
+    if spec.side == "prefix":
+        mixers.check_count(spec)
+        return
+    network = spec.build(mixers.HEADER, mixers.STREAM)
+    assert spec.parameters(mixers.HEADER) == sum(p.numel() for p in network.parameters())
+
+
+def test_operations_of_attention_are_four_maps_and_two_products_of_all_pairs():
+    assert SMALL.mixer_operations(1, 5) == 2 * (5 * 4 * 8**2 + 2 * 5**2 * 8)
+
+
+@pytest.mark.parametrize("spec", GRID)
+def test_it_is_causal(spec):
+    mixers.check_causal(spec)
+
+
+@pytest.mark.parametrize("spec", GRID)
+def test_parallel_and_recurrent_forms_agree(spec):
+    mixers.check_recurrent_form(spec)
+
+
+@pytest.mark.parametrize("spec", GRID)
+def test_points_are_live_and_shaped_as_said(spec):
+    network, x = mixers.built(spec).double(), mixers.batch(mixers.TOKENS)
+    plain, trace = network.run(x, ["*"])
+    torch.testing.assert_close(plain, network.run(x)[0], rtol=0, atol=1e-9)
+    sizes = {"batch": 4, "time": 11, "query_time": 11, "key_time": 11, "width": 8, "outputs": 4}
+    attention = {"heads": spec.attention_head_count, "head_width": 8 // spec.attention_head_count}
+    states = {"heads": spec.head_count, "head_width": spec.head_width, "state_size": 16}
+    for point in network.points():
+        layer = int(point.name.split(".")[1]) if "." in point.name else 0
+        own = sizes | (attention if spec.kind(layer) == "attention" else states)
+        assert tuple(trace[point.name].shape) == tuple(own[axis] for axis in point.shape.split())
+        alone, kept = network.run(x, [point.name])
+        torch.testing.assert_close(alone, plain, rtol=0, atol=1e-9)
+        torch.testing.assert_close(kept[point.name], trace[point.name], rtol=0, atol=1e-9)
+        edited, _ = network.run(x, edits={point.name: lambda value: value * 1.5 + 0.1})
+        if not point.name.endswith("scores"):  # which softmax would take the sum out of
+            assert (edited - plain).abs().max() > 1e-4, point.name
+    softer, _ = network.run(x, edits={"layers.*.scores": lambda value: value * 3})
+    assert (softer - plain).abs().max() > 1e-4
+
+
+def test_the_same_stream_gives_the_same_bits_and_leaves_torch_alone():
+    mixers.check_seed(SMALL)
+
+
+def test_it_learns_whether_a_token_has_been_seen():
+    mixers.check_learns(replace(SMALL, width=16))
+
+
+# ---------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"pattern": ()}, "kinds of 1 to 2 layers .depth.; got 0 kinds"),
+        ({"pattern": ("mamba2", "mamba2", "attention")}, "1 to 2 layers .depth.; got 3 kinds"),
+        ({"pattern": ("mamba",)}, "a layer of the pattern is one of mamba2, attention"),
+        ({"attention_heads": 0}, "attention_heads is a whole number of at least 1"),
+        ({"attention_heads": 5}, "multiple of attention_heads; got width 64, attention_heads 5"),
+        ({"heads": 5}, "inner width must be a multiple of heads"),
+        ({"width": 0}, "width is a whole number of at least 1"),
+    ],
+)
+def test_bad_settings_are_refused(settings, words):
+    with pytest.raises(InvalidInput, match=words):
+        Hybrid(**settings)
+
+
+def test_the_pattern_survives_a_config_file():
+    spec = Hybrid(width=8, depth=3, pattern=["attention", "mamba2", "mamba2"])
+    assert from_toml(Hybrid, to_toml(spec)) == spec
+    assert spec.pattern == ("attention", "mamba2", "mamba2")
