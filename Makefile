@@ -36,8 +36,9 @@ slow: $(VENV)/.ready-test ## Run the slow tests; those that open a page need Chr
 bench: $(VENV)/.ready-bench ## Measure what benchmarks/README.md shows (2 hours); it resumes.
 	$(BIN)/python -m benchmarks
 
-docs: $(VENV)/.ready-all ## Write docs/tasks.md anew from the registry.
+docs: $(VENV)/.ready-all ## Write docs/tasks.md and docs/points.md anew from the registry.
 	$(BIN)/python tools/tasks_page.py
+	$(BIN)/python tools/points_page.py
 
 check: style types layers unused ## Check all of the next four.
 

@@ -24,10 +24,17 @@ def body(thing: object) -> str:
 
 
 def fields_documented(cls: type) -> dict[str, str]:
-    """Return what a class's docstring says of each field, as one line each."""
+    """Return what the docstrings of a class and its bases say of each field, as one line each."""
+    found: dict[str, str] = {}
+    for one in reversed(cls.__mro__):
+        found |= _fields(inspect.cleandoc(one.__doc__ or ""))
+    return found
+
+
+def _fields(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     inside, current = False, None
-    for line in (inspect.getdoc(cls) or "").splitlines():
+    for line in text.splitlines():
         if section := _SECTION.match(line):
             inside, current = section[1] in ("Args", "Attributes"), None
         elif inside and (entry := _ENTRY.match(line)):

@@ -15,6 +15,7 @@ from beliefspace.core.store import Run
 from beliefspace.runs.engines import Engine, Local
 from beliefspace.runs.units import Report, Unit
 from beliefspace.windtunnel.models.base import ModelSpec
+from beliefspace.windtunnel.models.match import resolved
 from beliefspace.windtunnel.recipe import (
     Recipe,
     Schedule,
@@ -57,11 +58,16 @@ def train(
         RunExists: as :func:`run_recipes`, and Interrupted likewise.
     """
     seeds = range(seeds) if isinstance(seeds, int) else seeds
+    named = _named(arms)
     recipes = {
         f"{name}/seed-{seed}": Recipe(
-            task, model, schedule=Schedule(budget), targets=targets, seed=seed
+            task,
+            resolved(model, task, named),
+            schedule=Schedule(budget),
+            targets=targets,
+            seed=seed,
         )
-        for name, model in _named(arms).items()
+        for name, model in named.items()
         for seed in seeds
     }
     return run_recipes(recipes, Path(out), observe=observe)

@@ -26,7 +26,6 @@ from beliefspace.core.distributions import Categorical, Normal
 from beliefspace.core.information import entropy_bits, log_softmax
 from beliefspace.windtunnel.tasks.base import Batch, Predictive, Task
 
-
 _STEEPEST = 700.0  # rate of a geometric distribution, just short of underflow
 
 

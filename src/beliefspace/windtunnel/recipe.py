@@ -18,6 +18,7 @@ from beliefspace.core.environment import code_needed
 from beliefspace.core.errors import InvalidInput, UnknownName, unknown_name
 from beliefspace.core.store import Run
 from beliefspace.windtunnel.models.base import ModelSpec
+from beliefspace.windtunnel.models.match import resolved
 from beliefspace.windtunnel.optimizers import Muon, OptimizerSpec
 from beliefspace.windtunnel.tasks.base import Task
 
@@ -190,6 +191,8 @@ class Recipe:
             if not isinstance(getattr(self, part), base):
                 given = getattr(self, part)
                 raise InvalidInput(f"a recipe's {part} is a {base.__name__}; got {given!r}")
+        # A recipe holds the width itself, not the wish for one.
+        object.__setattr__(self, "model", resolved(self.model, self.task))
 
 
 def recipe_of(run: Run) -> Recipe:

@@ -100,7 +100,8 @@ def _figure(runs: tuple[RunView, ...], name: str) -> Figure:
         "95 % bootstrap interval over sequences. Middle: correlation; dashed: that of the exact "
         "filter with noise that brings it as far from Bayes; where that is low, memory cannot be "
         "shown; dotted: with the exact change of another sequence. Grey: where a lag counts as "
-        f"right ({_RIGHT}). Below: mean total variation between the exact beliefs before and after; where it is small, so is what "
+        f"right ({_RIGHT}). Below: mean total variation between the exact beliefs before and "
+        "after; where it is small, so is what "
         f"remembering is worth. {'One seed.' if len(runs) == 1 else 'One line a run.'}"
         f"{slope_note([slope for one in influences for slope in one.slope])}"
         f"{edge_note([change for one in influences for change in one.exact_change])}",

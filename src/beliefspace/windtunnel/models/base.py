@@ -6,6 +6,7 @@ Specifications import no torch; it is imported when one is built.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from beliefspace.core.errors import InvalidInput
@@ -57,6 +58,19 @@ class ModelSpec(ABC):
         small = {"width": 8, "depth": 2}
         settings = getattr(cls, "__dataclass_fields__", {})
         return (cls(**{name: size for name, size in small.items() if name in settings}),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sized(ModelSpec):
+    """A model whose width can follow from the size of another.
+
+    Args:
+        match: None, or the registered name of a model: the width is then chosen so that the number
+            of parameters is that of the arm of this name it is trained beside, or else of that
+            model at its default settings, within 2 %.
+    """
+
+    match: str | None = None
 
 
 def output_count(task: Task) -> int:

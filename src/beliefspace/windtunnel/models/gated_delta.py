@@ -33,11 +33,6 @@ class GatedDelta(StackSpec):
     """A stack of linear attention whose state is corrected by the error of what it recalls.
 
     Args:
-        width: see :class:`StackSpec`, as for all settings up to ``logit_scale``.
-        depth: see there.
-        feed_forward: see there.
-        side: see there.
-        logit_scale: see there.
         heads: heads; by default as many of width 32 or more as divide the width evenly.
         convolution: positions that the short convolution of queries, keys and values spans.
         chunk: longest sequence that is handled in one piece; see

@@ -35,11 +35,6 @@ class LinearAttention(StackSpec):
     It knows no order: the past is a bag. Positions come from the task's tokens alone.
 
     Args:
-        width: see :class:`StackSpec`, as for all settings up to ``logit_scale``.
-        depth: see there.
-        feed_forward: see there.
-        side: see there.
-        logit_scale: see there.
         heads: attention heads; by default as many of width 32 or more as divide the width evenly.
         feature_map: of queries and keys: "elu", elu(x) + 1, as published, or "relu".
         chunk: longest sequence that is handled in one piece; see :func:`chunk_length`.

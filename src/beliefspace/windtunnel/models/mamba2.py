@@ -30,11 +30,8 @@ class Mamba2(StackSpec):
     """A stack of Mamba-2 mixers, whose state forgets and takes in as the input says.
 
     Args:
-        width: see :class:`StackSpec`, as for all settings up to ``logit_scale``.
-        depth: see there.
-        feed_forward: see there; here 0 by default, since the published blocks have none.
-        side: see there.
-        logit_scale: see there.
+        feed_forward: hidden width of the feed-forward; 0, none, by default, since the published
+            blocks have none.
         state_size: numbers that each inner channel remembers.
         heads: groups of inner channels with a decay of their own; they divide the inner width. By
             default as many as make them 64 wide, as published, but at least 4 where that goes.

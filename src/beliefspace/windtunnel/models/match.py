@@ -6,18 +6,46 @@ Parameters are counted in closed form, so every width is tried and nothing is bu
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
+from beliefspace.core import registry
 from beliefspace.core.checks import check_finite
 from beliefspace.core.errors import InvalidInput
-from beliefspace.windtunnel.models.base import ModelSpec
+from beliefspace.windtunnel.models.base import ModelSpec, Sized
 from beliefspace.windtunnel.tasks.base import Task
 
 TOLERANCE = 0.02
 WIDEST = 100_000
 
 Spec = TypeVar("Spec", bound=ModelSpec)
+
+
+def resolved(
+    spec: ModelSpec, task: Task, beside: Mapping[str, ModelSpec] = MappingProxyType({})
+) -> ModelSpec:
+    """Return a model with its width chosen, if it is to match another.
+
+    Args:
+        spec: any model.
+        task: on which parameters are counted.
+        beside: other models by name; one that ``match`` names comes before the registered default.
+
+    Raises:
+        InvalidInput: the other model is to match one itself, or no width fits.
+        UnknownName: there is no model of that name.
+    """
+    if not isinstance(spec, Sized) or spec.match is None:
+        return spec
+    name = spec.match
+    reference = beside[name] if name in beside else registry.resolve("models", name)()
+    if isinstance(reference, Sized) and reference.match is not None:
+        raise InvalidInput(
+            f"{type(spec).__name__} is to match {name}, which is to match {reference.match}; "
+            "expected a model with a width of its own"
+        )
+    return matched(dataclasses.replace(spec, match=None), reference, task)
 
 
 def matched(spec: Spec, reference: ModelSpec, task: Task, tolerance: float = TOLERANCE) -> Spec:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from beliefspace.core.checks import check_choice, check_finite, check_whole
 from beliefspace.core.registry import register
 from beliefspace.windtunnel.models.base import (
-    ModelSpec,
+    Sized,
     head_parameters,
     input_parameters,
     output_count,
@@ -32,7 +32,7 @@ View = Literal["position", "prefix", "pooled"]
 
 @register("models", "mlp")
 @dataclass(frozen=True)
-class MLP(ModelSpec):
+class MLP(Sized):
     """Residual feed-forward blocks, layer norm before each, over a fixed view of the inputs so far.
 
     Every view has the current input and a learned vector for its position. The past enters before
@@ -50,6 +50,7 @@ class MLP(ModelSpec):
             "position" view then never sees it); or "inject", one linear map of all of it, added at
             every later position.
         logit_scale: the read-out is multiplied by this and starts as many times smaller.
+        match: None, or the name of a model whose number of parameters the width is chosen to meet.
 
     Raises:
         InvalidInput: a size, a view or a side that does not exist.

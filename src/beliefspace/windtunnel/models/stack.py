@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from beliefspace.core.checks import check_choice, check_finite, check_whole
 from beliefspace.core.errors import InvalidInput
 from beliefspace.windtunnel.models.base import (
-    ModelSpec,
+    Sized,
     head_parameters,
     input_parameters,
     output_count,
@@ -31,7 +31,7 @@ Side = Literal["prefix", "inject"]
 
 
 @dataclass(frozen=True)
-class StackSpec(ModelSpec):
+class StackSpec(Sized):
     """A stack of blocks x + mixer(norm x), x + feed-forward(norm x), over RMS norm.
 
     The feed-forward is swiglu (2002.05202). A mixer sees the past only.
