@@ -12,17 +12,18 @@ import sys
 
 from beliefspace.cli.console import duration, note
 from beliefspace.core.errors import BeliefspaceError, Interrupted
-from benchmarks import accuracy, drawing, efficiency, filtering, render, step_time, tasks
+from benchmarks import accuracy, drawing, efficiency, filtering, layers, render, step_time, tasks
 
 PARTS = {
     "filtering": filtering,
     "drawing": drawing,
+    "layers": layers,
     "step_time": step_time,
     "tasks": tasks,
     "efficiency": efficiency,
     "accuracy": accuracy,
 }
-PEERS = {"step_time": "transformers", "filtering": "hmmlearn"}
+PEERS = {"step_time": "transformers", "filtering": "hmmlearn", "layers": "mambapy"}
 
 
 def main(arguments: list[str]) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from beliefspace.cli.console import number
 from beliefspace.core.files import write_atomic
-from benchmarks import render_tasks, results
+from benchmarks import render_layers, render_tasks, results
 from benchmarks.accuracy import ARMS, GOALS, SEEDS, Arm, Goal
 from benchmarks.efficiency import REFERENCE
 from benchmarks.tables import spread, table
@@ -39,13 +39,16 @@ def render(folder: Path = results.FOLDER) -> str:
     accuracy, efficiency, step_time = (
         results.read(folder, part) for part in ("accuracy", "efficiency", "step_time")
     )
-    drawing, filtering, tasks = (
-        results.read(folder, part) for part in ("drawing", "filtering", "tasks")
+    drawing, filtering, layers, tasks = (
+        results.read(folder, part) for part in ("drawing", "filtering", "layers", "tasks")
     )
+    others = [*render_tasks.goals(drawing, filtering), *render_layers.goals(layers)]
     published = next((one for one in step_time if one["size"] == "published"), None)
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        machines=_machines([*accuracy, *efficiency, *step_time, *drawing, *filtering, *tasks]),
-        goals=_goals(accuracy, published, render_tasks.goals(drawing, filtering)),
+        machines=_machines(
+            [*accuracy, *efficiency, *step_time, *drawing, *filtering, *layers, *tasks]
+        ),
+        goals=_goals(accuracy, published, others),
         accuracy=_accuracy(accuracy),
         early=_first_below(accuracy, *EARLY),
         early_operations=f"{EARLY[1]:.1e}",
@@ -62,6 +65,9 @@ def render(folder: Path = results.FOLDER) -> str:
         drawing=render_tasks.drawing_table(drawing),
         filtering=render_tasks.filtering_table(filtering),
         tasks=render_tasks.tasks_table(tasks),
+        scans=render_layers.scans_table(layers),
+        layers=render_layers.layers_table(layers),
+        points=render_layers.points_table(layers),
     )
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from beliefspace.core.streams import Stream, pick
+from beliefspace.core.errors import InvalidInput
+from beliefspace.core.streams import Stream, check_concentration, pick
 
 STREAM = Stream(5, "drawing")
 
@@ -30,6 +31,27 @@ def test_a_tiny_concentration_gives_distributions_and_no_nan():
     rows = STREAM.dirichlet(0, 1000, 5, 1e-3)
     assert np.allclose(rows.sum(axis=1), 1)
     assert np.median(rows.max(axis=1)) > 0.999
+
+
+def test_a_huge_concentration_gives_rows_that_are_all_but_uniform():
+    rows = STREAM.dirichlet(0, 1000, 5, 1e6)
+    assert np.allclose(rows, 0.2, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "concentration", [0.0, -1.0, 9e-4, 1.1e6, np.inf, -np.inf, np.nan, True, None, "1", 10**400]
+)
+def test_a_concentration_that_cannot_be_drawn_from_is_refused(concentration):
+    expected = r"concentration is a number from 0\.001 to 1e\+06; got "
+    with pytest.raises(InvalidInput, match=expected):
+        check_concentration(concentration)
+    with pytest.raises(InvalidInput, match=expected):
+        STREAM.dirichlet(0, 2, 3, concentration)
+
+
+@pytest.mark.parametrize("concentration", [1e-3, 1, 1e6])
+def test_both_ends_of_the_range_of_concentrations_are_in_it(concentration):
+    check_concentration(concentration)
 
 
 def test_outcomes_are_picked_as_often_as_they_are_probable():

@@ -82,6 +82,18 @@ def test_row_generators_are_their_own():
     assert not np.intersect1d(first, STREAM.uniforms(0, 5, 1)).size
 
 
+@pytest.mark.parametrize("step", [-1, 0.5, True, 2**63 + 1])
+def test_a_step_is_a_whole_number_that_the_counter_can_hold(step):
+    with pytest.raises(InvalidInput, match="step is"):
+        STREAM.uniforms(step, 2, 2)
+    with pytest.raises(InvalidInput, match="step is"):
+        STREAM.generator(step, 0)
+
+
+def test_the_last_step_is_as_good_as_any():
+    assert not np.intersect1d(STREAM.uniforms(2**63, 50, 4), STREAM.uniforms(0, 50, 4)).size
+
+
 def test_a_seed_is_an_integer():
     with pytest.raises(InvalidInput, match=r"integer; got 1\.5"):
         Stream(1.5, "x")

@@ -72,7 +72,7 @@ def score(kl=0.02, **others):
     } | others
 
 
-def lag(number, change, slope, correlation):
+def lag(number, change, slope, correlation, control=0.98):
     """The influence at a lag as its JSON has it; the interval of the slope reaches 0.1 each way."""
     bounds = {"low": slope - 0.1, "high": slope + 0.1}
     return {
@@ -81,6 +81,7 @@ def lag(number, change, slope, correlation):
         "slope": slope,
         "slope_interval": bounds | {"level": 0.95, "method": "bootstrap", "count": 500},
         "correlation": correlation,
+        "control_correlation": control,
         "null_correlation": 0.02,
     }
 
@@ -91,6 +92,7 @@ LAGS = (lag(0, 0.4, 1.0, 0.99), lag(1, 0.05, 0.8, 0.9), lag(3, 0.001, 0.2, 0.3))
 def memory(influence=LAGS, **others):
     return {
         "window_equivalent": {"uniform": 4, "stationary": 3},
+        "window_interval": {"uniform": (3, 5), "stationary": (3, 3)},
         "steps": 20,
         "influence": list(influence),
         "sequences": 500,

@@ -75,12 +75,14 @@ def test_what_is_measured_is_read_with_its_infinities(views):
 
 
 def test_names_in_a_score_are_made_fit_for_a_page(make_run):
-    made = score(memory=memory(window_equivalent={"uni\u202eform\n": 2}))
+    name = "uni\u202eform\n"
+    made = score(memory=memory(window_equivalent={name: 2}, window_interval={name: (1, 4)}))
     made["ladder"]["b\x1bag"] = made["ladder"].pop("bag")
     path = make_run(result={"score": made, "training": TRAINING})
     (run,) = read_context([Run.open(path)]).runs
     mark = "\N{REPLACEMENT CHARACTER}"
     assert dict(run.score.memory.window_equivalent) == {f"uni{mark}form{mark}": 2}
+    assert dict(run.score.memory.window_interval) == {f"uni{mark}form{mark}": (1, 4)}
     assert f"b{mark}ag" in run.score.ladder
 
 

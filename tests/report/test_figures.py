@@ -109,24 +109,33 @@ def test_negative_entropies_of_densities_are_inside():
 
 def influence(arm="a", slope=(1.0, 0.8, 0.1), change=(0.4, 0.01, 1e-5)):
     low, high = np.subtract(slope, 0.1), np.add(slope, 0.2)
-    return Influence(arm, (0, 1, 4), change, slope, low, high, (0.99, 0.9, 0.2), (0.0, 0.1, -0.1))
+    correlations = (0.99, 0.9, 0.2), (0.98, 0.7, 0.4), (0.0, 0.1, -0.1)
+    return Influence(arm, (0, 1, 4), change, slope, low, high, *correlations)
 
 
-def test_influence_is_the_data_with_its_interval_and_its_null():
+def test_influence_is_the_data_with_its_interval_its_control_and_its_null():
     above, middle, below = influence_by_lag([influence()]).axes
     (slope,) = lines(above, SERIES[0])
     np.testing.assert_array_equal(slope.get_xydata(), [[0, 1.0], [1, 0.8], [4, 0.1]])
     (band,) = above.collections
     corners = {tuple(corner) for corner in np.round(band.get_paths()[0].vertices, 12)}
     assert corners == {(0, 0.9), (1, 0.7), (4, 0.0), (0, 1.2), (1, 1.0), (4, 0.3)}
-    (correlation,), (null,) = lines(middle, SERIES[0]), lines(middle, FAINT)
+    (correlation,), (null, control) = lines(middle, SERIES[0]), lines(middle, FAINT)
     np.testing.assert_array_equal(correlation.get_ydata(), [0.99, 0.9, 0.2])
     np.testing.assert_array_equal(null.get_ydata(), [0.0, 0.1, -0.1])
+    np.testing.assert_array_equal(control.get_ydata(), [0.98, 0.7, 0.4])
+    assert len({line.get_linestyle() for line in (correlation, control)}) == 2
     (change,) = lines(below, MUTED)
     np.testing.assert_array_equal(change.get_ydata(), [0.4, 0.01, 1e-5])
     assert (above.get_yscale(), below.get_yscale()) == ("linear", "log")
     assert above.get_legend() is None
-    assert legend(middle) == ["with the exact change", "with that of another sequence"]
+    assert legend(middle) == [
+        "with the exact change",
+        "of a filter with noise",
+        "with that of another sequence",
+    ]
+    drawn = [line._dash_pattern for line in middle.get_legend().get_lines()]
+    assert drawn == [line._dash_pattern for line in (correlation, control, null)]
 
 
 def test_where_a_lag_counts_as_right_is_grey():
@@ -157,14 +166,16 @@ def test_slopes_of_noise_go_to_the_edges_and_leave_the_others_readable():
 
 def test_a_negative_correlation_is_inside():
     one = influence()
-    wrong = Influence("a", one.lags, *[(0.1, 0.1, 0.1)] * 4, (-0.9, 0.5, 0.2), (0.0, 0.0, 0.0))
+    wrong = Influence(
+        "a", one.lags, *[(0.1, 0.1, 0.1)] * 4, (-0.9, 0.5, 0.2), *[(0.0, 0.0, 0.0)] * 2
+    )
     assert influence_by_lag([wrong]).axes[1].get_ylim()[0] < -0.9
 
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_influence_is_drawn_also_without_a_lag_or_a_change(count):
     values = (0.0,) * count
-    figure = influence_by_lag([Influence("a", range(count), *[values] * 6), influence("b")])
+    figure = influence_by_lag([Influence("a", range(count), *[values] * 7), influence("b")])
     assert draw(figure, "n", "t").inline.startswith("<svg")
 
 

@@ -170,14 +170,17 @@ def test_memory_stands_after_the_ladder_where_the_exact_belief_is_a_filter(make_
     page = read(write_report(make_run(result=remembering())))
     assert page.panels[:3] == ["panel-ladder", "panel-memory", "panel-entropy-by-position"]
     assert rows(page.source, "memory") == [
-        ["transformer / one seed (0)", "4 of 20", "3 of 20", "1", "500"]
+        ["transformer / one seed (0)", "4 of 20 / [3, 5]", "3 of 20 / [3, 3]", "1", "3", "500"]
     ]
     assert page.text("panel-memory", "th").startswith("model window-equivalent")
-    assert "uniform restart stationary restart to lag" in page.text("panel-memory", "small")
+    heads = "uniform restart stationary restart to lag to lag of influence"
+    assert heads in page.text("panel-memory", "small")
     captions = page.text("panel-memory")
     assert "over 500 fresh sequences" in captions
     assert "2,048 fresh sequences of evaluation seed 0, on coin (values 4)" in captions
     assert "slope 0.5 to 1.5, correlation at least 0.7" in captions
+    assert "both ends of the 95 % interval of the model's KL" in captions
+    assert "dashed: that of the exact filter with noise" in captions
     assert "One seed." in captions
     assert "edge:" not in captions
     absent = read(write_report(make_run("no-filter")))
@@ -186,7 +189,11 @@ def test_memory_stands_after_the_ladder_where_the_exact_belief_is_a_filter(make_
 
 
 def test_memory_of_several_runs_has_one_row_and_one_line_each(make_run):
-    wrong = remembering(influence=[lag(0, 0.4, -0.3, -0.2)], window_equivalent={"uniform": 1})
+    wrong = remembering(
+        influence=[lag(0, 0.4, -0.3, -0.2, control=0.3)],
+        window_equivalent={"uniform": 1},
+        window_interval={"uniform": (1, 2)},
+    )
     runs = [
         make_run("a", result=remembering()),
         make_run("b", seed=1, result=remembering(sequences=400)),
@@ -195,9 +202,9 @@ def test_memory_of_several_runs_has_one_row_and_one_line_each(make_run):
     ]
     page = read(write_report(runs))
     assert rows(page.source, "memory") == [
-        ["transformer, width 64, seed 0", "4 of 20", "3 of 20", "1", "500"],
-        ["transformer, width 64, seed 1", "4 of 20", "3 of 20", "1", "400"],
-        ["transformer, width 32 / one seed (0)", "1 of 20", "–", "none", "500"],
+        ["transformer, width 64, seed 0", "4 of 20 / [3, 5]", "3 of 20 / [3, 3]", "1", "3", "500"],
+        ["transformer, width 64, seed 1", "4 of 20 / [3, 5]", "3 of 20 / [3, 3]", "1", "3", "400"],
+        ["transformer, width 32 / one seed (0)", "1 of 20 / [1, 2]", "–", "none", "none", "500"],
     ]
     caption = page.text("panel-memory", "figcaption")
     assert "over 400 or 500 fresh sequences" in caption
@@ -227,7 +234,7 @@ def test_slopes_beyond_the_axis_are_explained(make_run):
 
 def test_a_memory_without_a_changed_belief_has_no_figure(make_run):
     page = read(write_report(make_run(result=remembering(influence=[]))))
-    assert rows(page.source, "memory")[0][3] == "none"
+    assert rows(page.source, "memory")[0][3:5] == ["none", "none"]
     assert not [a for a in page.find("a") if "influence" in a["download"]]
 
 
@@ -282,7 +289,8 @@ def test_nothing_in_a_run_becomes_markup(make_run):
     hostile = score()
     hostile["ladder"][f"_{HOSTILE}$"] = measures(0.3)
     hostile["alternatives"][HOSTILE] = measure(0.1)
-    hostile["memory"] = memory(window_equivalent={f"{HOSTILE}\x00": 3})
+    name = f"{HOSTILE}\x00"
+    hostile["memory"] = memory(window_equivalent={name: 3}, window_interval={name: (1, 3)})
     result = {"score": hostile, "training": TRAINING | {"targets": HOSTILE}}
     run = Run.open(make_run("<b onclick=x>&amp;", config=config, result=result))
     page = read(write_report([run, make_run("other", task="<i>")]))

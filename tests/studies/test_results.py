@@ -73,12 +73,20 @@ BROKEN = {
     "a memory that is empty": with_memory({}),
     "windows in a list": with_memory(memory(window_equivalent=[["uniform", 4]])),
     "half a window": with_memory(memory(window_equivalent={"uniform": 4.5})),
+    "an interval of three windows": with_memory(memory(window_interval={"uniform": [3, 4, 5]})),
+    "an interval of one window": with_memory(memory(window_interval={"uniform": 4})),
+    "an interval of half a window": with_memory(memory(window_interval={"uniform": [3.5, 4]})),
+    "windows without intervals": with_memory(
+        {k: v for k, v in memory().items() if "_int" not in k}
+    ),
     "steps in words": with_memory(memory(steps="20")),
     "an influence that is a number": with_memory(memory() | {"influence": 4}),
     "a lag that is a number": with_memory(memory([4])),
     "half a lag": with_lag(lag=0.5),
     "an infinite slope": with_lag(slope="inf"),
     "no correlation": with_lag(correlation=None),
+    "no correlation of the control": with_lag(control_correlation=None),
+    "an infinite correlation of the null": with_lag(null_correlation="inf"),
     "a slope without its interval": with_lag(slope_interval=None),
     "an interval without an end": with_lag(slope_interval={"low": 0.1}),
     "another recipe's": RESULT | {"recipe": "0" * 64},
@@ -96,10 +104,11 @@ def test_a_memory_is_read_as_it_was_measured(tmp_path):
     found = read_result(written(tmp_path / "run", with_memory(memory()))).score.memory
     assert isinstance(found, Memory)
     assert (dict(found.window_equivalent), found.steps) == ({"uniform": 4, "stationary": 3}, 20)
+    assert dict(found.window_interval) == {"uniform": (3, 5), "stationary": (3, 3)}
     interval = Interval(1.0 - 0.1, 1.0 + 0.1, 0.95, "bootstrap", 500)
-    assert found.influence[0] == Lag(0, 0.4, 1.0, interval, 0.99, 0.02)
+    assert found.influence[0] == Lag(0, 0.4, 1.0, interval, 0.99, 0.98, 0.02)
     assert [lag.lag for lag in found.influence] == [0, 1, 3]
-    assert (found.reach, found.sequences) == (1, 500)
+    assert (found.reach, found.shown, found.sequences) == (1, 3, 500)
 
 
 def test_a_score_has_a_memory_that_comes_back_equal(tmp_path):

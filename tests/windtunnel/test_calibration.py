@@ -508,24 +508,25 @@ def test_a_model_stands_at_its_place_on_the_ladder(scale):
     assert distances == sorted(distances)
     own = names.index("this model")
     assert ranked[own][1] is s
-    above = names[own - 1] if own else None
-    below = names[own + 1] if own + 1 < len(names) else None
-    assert s.place == (above, below)
+    nearer, farther = names[own - 1], names[own + 1]
+    assert s.place == f"nearer to Bayes than {farther}, not as near as {nearer}"
+    assert s.ladder[nearer].kl_bits.mean < s.kl_bits.mean <= s.ladder[farther].kl_bits.mean
 
 
 def test_the_ends_of_the_ladder_have_no_neighbour_beyond():
     exact = score(bayes(6), Bijection(6), 64)
-    assert exact.place[0] is None
-    assert exact.place[1] == exact.ranked()[1][0]
+    second = exact.ranked()[1][0]
+    assert exact.place == f"nearer to Bayes than {second}, not as near as none of the ladder"
     wrong = score(lambda inputs: np.tile([60.0, 0.0], (*inputs.shape, 1)), Coin(6), 64)
     assert wrong.ranked()[-1][0] == "this model"
-    assert wrong.place == (wrong.ranked()[-2][0], None)
+    last = wrong.ranked()[-2][0]
+    assert wrong.place == f"nearer to Bayes than none of the ladder, not as near as {last}"
 
 
 def test_infinitely_far_is_no_farther_than_infinitely_far():
     s = score(bayes(6, shift=1), Bijection(6), 64)
     assert s.kl_bits.mean == s.ladder["position entropy"].kl_bits.mean == math.inf
-    assert s.place == ("uniform", "position entropy")
+    assert s.place == "nearer to Bayes than position entropy, not as near as uniform"
     assert [name for name, _ in s.ranked()][-2:] == ["this model", "position entropy"]
 
 
@@ -534,11 +535,13 @@ def test_a_model_like_a_reference_stands_above_it():
     s = score(flat(6), Bijection(6), 64)
     own = s.kl_bits.mean
     assert s.ladder["uniform"].kl_bits.mean == own
-    above, below = s.place
-    assert s.ladder[above].kl_bits.mean < own
-    assert s.ladder[below].kl_bits.mean >= own
     names = [name for name, _ in s.ranked()]
-    assert names.index("this model") < names.index("uniform")
+    place = names.index("this model")
+    assert place < names.index("uniform")
+    nearer, farther = names[place - 1], names[place + 1]
+    assert s.ladder[nearer].kl_bits.mean < own
+    assert s.ladder[farther].kl_bits.mean == own
+    assert s.place == f"nearer to Bayes than {farther}, not as near as {nearer}"
 
 
 def test_a_task_without_a_filter_has_no_memory():
@@ -554,7 +557,20 @@ def test_a_task_with_a_filter_has_a_memory_below_its_table():
     assert s.window_equivalent == s.memory.window_equivalent["uniform"] == 1
     assert s.to_markdown().splitlines()[-2:] == ["", str(s.memory)]
     assert s._repr_html_().endswith(f"<p>{s.memory}</p>")
-    assert str(s.memory).startswith("window-equivalent of 4: 1 (uniform restart), 1 (stationary")
+    windows = "window-equivalent of 4: at most 1 (uniform restart), at most 1 (stationary restart)"
+    assert str(s.memory).startswith(f"{windows}; influence right at no lag (a perfect memory with")
+
+
+@pytest.mark.parametrize("sequences", [19, 20])
+def test_a_memory_has_windows_also_for_the_ends_of_the_interval_of_the_score(sequences):
+    s = score(lambda x: np.zeros((*x.shape[:2], 2)), HMM(2, 2, 4), sequences)
+    batch = evaluation_batch(HMM(2, 2, 4), sequences, 0)
+    windows = HMM(2, 2, 4).windows(batch, "uniform")
+    kl = [batch.predictive.kl_bits(window).mean() for window in windows]
+    interval = s.kl_bits.interval
+    ends = (interval.high, interval.low) if interval else 2 * (s.kl_bits.mean,)
+    expected = tuple(next(w for w in range(1, 5) if kl[w - 1] <= end) for end in ends)
+    assert s.memory.window_interval["uniform"] == expected
 
 
 def test_the_worst_position_of_accuracy_is_the_least(tmp_path):

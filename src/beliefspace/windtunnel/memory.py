@@ -253,7 +253,7 @@ def _matching_noise(
     error, cost = float(kl_bits(exact, believed).mean()), float(kl_bits(exact, trial).mean())
     # Beliefs that are nearly certain make the cost of noise vanish; then the noise is bounded.
     most = (_MOST_NOISE / _TRIAL_NOISE) ** 2
-    ratio = most if error >= most * cost else error / cost
+    ratio = min(error / cost, most) if cost > 0 else most * (error > 0)
     return float(_TRIAL_NOISE * np.sqrt(ratio))
 
 

@@ -103,7 +103,7 @@ def by_hand(network, spec, task, x):
                 mean = torch.stack([seen[i] @ embedding for i in range(t + 1)]).mean(dim=0)
                 view = view + weights["past.map.weight"] @ mean
             if skipped:
-                view = view + weights["side.weight"] @ header.flatten()
+                view = view + weights["side.map.weight"] @ header.flatten()
             for layer in range(spec.depth):
                 hidden = layer_norm(view, weights[f"layers.{layer}.norm.weight"])
                 if spec.hidden_width:

@@ -154,7 +154,7 @@ def test_any_task_follows_the_count_over_all_functions(task, seed, n):
         owners += here[1]
     assert_beliefs(batch.predictive, outputs)
     assert_beliefs(task.reference(batch), outputs)
-    assert_beliefs(batch.belief, outputs if task.relevant is None else owners)
+    assert_beliefs(batch.belief, outputs if task.depends_on == task.bits else owners)
 
 
 def test_of_all_functions_an_input_is_known_or_a_coin():
@@ -192,7 +192,10 @@ def test_all_bits_relevant_is_the_same_as_none_said():
     one, other = some.batch(30, STREAM), none.batch(30, STREAM)
     np.testing.assert_array_equal(one.inputs, other.inputs)
     np.testing.assert_array_equal(one.predictive.log_probs, other.predictive.log_probs)
-    np.testing.assert_array_equal(one.belief.log_probs, 0.0)
+    np.testing.assert_array_equal(one.belief.log_probs, other.belief.log_probs)
+    assert some.prior == none.prior == "uniform over all functions of 3 bits"
+    assert some.primitives == none.primitives
+    assert some.hypothesis_bits == none.hypothesis_bits
 
 
 def test_all_inputs_shown_tell_the_subset_unless_a_smaller_one_will_do():

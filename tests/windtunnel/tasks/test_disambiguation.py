@@ -210,8 +210,9 @@ def test_hypotheses_are_arrangements():
         assert task.hypothesis_bits == pytest.approx(math.log2(count * task.candidates), rel=1e-12)
 
 
-def test_evidence_accumulates_and_is_bound():
-    assert set(DelayedDisambiguation().primitives) == {"accumulation", "binding"}
+def test_a_cue_is_bound_and_soft_evidence_accumulates_besides():
+    assert DelayedDisambiguation().primitives == ("binding",)
+    assert set(DelayedDisambiguation.hard().primitives) == {"accumulation", "binding"}
     assert "cue" in DelayedDisambiguation().prior
     assert "Dirichlet(0.3)" in DelayedDisambiguation.hard().prior
 
@@ -279,12 +280,21 @@ def test_number_of_sequences_is_checked(sequences):
         ({"evidence": "5"}, "evidence"),
         ({"concentration": 0.0}, "concentration.*0.0"),
         ({"concentration": -0.3}, "concentration"),
-        ({"concentration": 1e-9}, "from 0.001"),
+        ({"concentration": 1e-9}, "concentration is a number from 0.001 to 1e\\+06; got 1e-09"),
+        ({"concentration": 1e7}, "concentration is a number from 0.001 to 1e\\+06; got 1"),
         ({"concentration": math.nan}, "concentration.*nan"),
         ({"concentration": math.inf}, "concentration.*inf"),
         ({"concentration": "0.3"}, "concentration"),
         ({"concentration": True}, "concentration"),
         ({"kinds": 4}, "kinds = 4.*concentration"),
+        (
+            {"candidates": 1001, "identities": 1001, "concentration": 1.0},
+            "candidates times kinds of evidence is at most 1,000,000; got 1,002,001",
+        ),
+        (
+            {"candidates": 101, "identities": 101, "concentration": 1.0, "kinds": 10_000},
+            "candidates times kinds of evidence is at most 1,000,000; got 1,010,000",
+        ),
         ({"concentration": 0.3, "kinds": 1}, "kinds"),
         ({"likelihood_seed": -1}, "likelihood_seed"),
         ({"likelihood_seed": 0.5}, "likelihood_seed"),

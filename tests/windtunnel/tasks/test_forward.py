@@ -381,6 +381,26 @@ def test_an_observation_can_be_impossible_because_of_those_before_it():
         forward_symbols(np.array([0.5, 0.5]), np.eye(2), emission, np.array([[0, 0, 1]])).checked()
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_likelihood_that_is_no_number_is_refused_with_its_place(value):
+    start, transition, logs = chains(12, 5, 6, 2)
+    logs[3, 4, 1] = value
+    expected = r"position 4 of sequence 3 holds NaN or \+inf; expected finite numbers or -inf"
+    with pytest.raises(InvalidInput, match=expected):
+        forward(start, transition, logs)
+
+
+@pytest.mark.parametrize("symbol", [-1, 4])
+def test_a_symbol_out_of_range_is_refused_with_its_place(symbol):
+    start, transition, _ = chains(12, 5, 6, 3)
+    emission = np.full((5, 3, 4), 0.25)
+    symbols = np.zeros((5, 6), dtype=np.int64)
+    symbols[2, 3] = symbol
+    expected = f"symbol {symbol} at position 3 of sequence 2; expected 0 to 3"
+    with pytest.raises(InvalidInput, match=expected):
+        forward_symbols(start, transition, emission, symbols)
+
+
 def test_sums_and_normalisation_know_the_impossible():
     logs = np.array([[0.0, -np.inf], [-np.inf, -np.inf], [-1e5, -1e5], [1e5, -1e5]])
     expected = [0.0, -np.inf, -1e5 + math.log(2), 1e5]
@@ -489,6 +509,15 @@ def test_a_chain_that_hardly_ever_moves_has_its_law_too(rate):
     slow = np.array([[1 - rate, rate], [3 * rate, 1 - 3 * rate]])
     # One step of a rate is known to about 1e-16 only, so that is what the law can be known to.
     np.testing.assert_allclose(stationary(slow), [0.75, 0.25], rtol=1e-15 / rate + 1e-12)
+
+
+@pytest.mark.parametrize("rate", [1e-13, 1e-16, 1e-18])
+def test_rates_that_one_less_does_not_hold_still_have_their_law(rate):
+    """1 - rate is 1 in floating point; the rates themselves, and their ratio, are exact."""
+    slow = np.array([[1.0, rate], [3 * rate, 1.0]])
+    np.testing.assert_allclose(stationary(slow), [0.75, 0.25], rtol=1e-12)
+    rare = np.array([[1.0, rate], [1.0, 0.0]])
+    np.testing.assert_allclose(stationary(rare), [1.0, rate], rtol=1e-12)
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])

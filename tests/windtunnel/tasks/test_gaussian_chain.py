@@ -266,7 +266,7 @@ def test_only_a_step_of_the_sequence_can_be_changed(step):
 def test_what_it_says_of_itself():
     task = GaussianChain()
     assert task.hypothesis_bits == 3
-    assert task.primitives == ("accumulation", "transport")
+    assert task.primitives == ("transport",)
     assert task.restarts == ("stationary",)
     assert "8" in task.prior
     assert "0.3" in task.prior
@@ -294,6 +294,9 @@ def test_what_it_says_of_itself():
         {"noise": None},
         {"means_seed": -1},
         {"means_seed": 0.5},
+        {"double_counted": 1},
+        {"double_counted": "yes"},
+        {"double_counted": None},
     ],
     ids=str,
 )
@@ -301,6 +304,11 @@ def test_bad_settings_are_refused(given):
     with pytest.raises(InvalidInput, match=next(iter(given))) as refusal:
         GaussianChain(**given)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_refused_share_is_shown_with_its_range():
+    with pytest.raises(InvalidInput, match=r"stay is a number from 1e-06 to 0\.999999; got 1"):
+        GaussianChain(stay=1)
 
 
 @pytest.mark.parametrize("sequences", [0, -1, 2.5, "3", True, None])

@@ -135,7 +135,8 @@ def test_powered_exponential_covers_its_neighbours():
     seed=st.integers(0, 2**32),
 )
 def test_every_kernel_matrix_is_a_covariance(kernel, d, length, power, period, seed):
-    task = GaussianProcess(kernel, d, length_scale=length, power=power, period=period)
+    own = {"powered-exponential": {"power": power}, "periodic": {"period": period}}
+    task = GaussianProcess(kernel, d, length_scale=length, **own.get(kernel, {}))
     x = np.random.default_rng(seed).uniform(size=(1, 12, d))
     covariance = task.covariance(x)[0]
     np.testing.assert_array_equal(covariance, covariance.T)
@@ -331,17 +332,28 @@ def test_the_prior_is_the_exact_answer_to_a_callable_that_knows_nothing():
         ({"examples": 0}, "examples is a whole number"),
         ({"examples": 257}, "examples is at most 256"),
         ({"bins": 1}, "bins is a whole number of at least 2"),
-        ({"scale": 0.0}, "scale is from 1e-06"),
-        ({"length_scale": -1.0}, "length_scale is from 1e-06 .* got -1.0"),
+        ({"scale": 0.0}, r"^scale is a number from 1e-06 to 1e\+06; got 0.0"),
+        ({"length_scale": -1.0}, r"length_scale is a number from 1e-06 .* got -1.0"),
         ({"length_scale": math.nan}, "length_scale .* got nan"),
-        ({"period": 0.0}, "period is from"),
+        ({"period": 0.0}, "period is a number from 1e-06 .* got 0.0"),
         ({"noise": 0.0}, "zero noise"),
         ({"noise": math.inf}, "noise .* got inf"),
-        ({"kernel": "powered-exponential", "power": 3.0}, "not positive definite .* is -0.5"),
-        ({"power": 2.01}, "at most 2; got 2.01: beyond 2 .* smallest eigenvalue"),
-        ({"power": 0.0}, "power is greater than 0 and at most 2; got 0.0"),
-        ({"power": math.nan}, "power is greater than 0 and at most 2; got nan"),
-        ({"power": math.inf}, "got inf"),
+        (
+            {"kernel": "powered-exponential", "power": 3.0},
+            "power is a number from 0 to 2; got 3.0",
+        ),
+        ({"power": 2.01}, "power is a number from 0 to 2; got 2.01"),
+        ({"power": -0.5}, "power is a number from 0 to 2; got -0.5"),
+        ({"power": 0.0}, "power is greater than 0; got 0"),
+        ({"power": math.nan}, "power is a number from 0 to 2; got nan"),
+        ({"power": math.inf}, "power is a number from 0 to 2; got inf"),
+        ({"power": 1.5}, 'power is no setting of kernel "rbf"; leave it out'),
+        ({"kernel": "periodic", "power": 2.0}, 'power is no setting of kernel "periodic"'),
+        ({"kernel": "matern-1/2", "period": 0.3}, 'period is no setting of kernel "matern-1/2"'),
+        (
+            {"kernel": "given", "covariance_matrix": GIVEN, "length_scale": 0.3},
+            'length_scale is no setting of kernel "given"; leave it out',
+        ),
         ({"kernel": "given"}, 'got kernel = "given" without a covariance_matrix'),
         ({"covariance_matrix": GIVEN}, 'got kernel = "rbf" with a covariance_matrix'),
         (
@@ -350,7 +362,7 @@ def test_the_prior_is_the_exact_answer_to_a_callable_that_knows_nothing():
         ),
         (
             {"kernel": "given", "covariance_matrix": ((1.0, 1.5), (1.5, 1.0))},
-            "covariance_matrix .* not positive definite: its smallest eigenvalue is -0.5",
+            "covariance_matrix .* definite: its smallest eigenvalue is -0.5, its largest 2.5",
         ),
         (
             {"kernel": "given", "covariance_matrix": ((1.0, 0.5), (0.4, 1.0))},
@@ -362,6 +374,10 @@ def test_the_prior_is_the_exact_answer_to_a_callable_that_knows_nothing():
         ),
         ({"kernel": "given", "covariance_matrix": ()}, "covariance_matrix has 0 rows"),
         ({"kernel": "given", "covariance_matrix": ((math.inf,),)}, "holds inf"),
+        (
+            {"kernel": "given", "covariance_matrix": ((1e13,),)},
+            "covariance_matrix holds 10000000000000.0; expected numbers up to 1e12 in size",
+        ),
     ],
     ids=str,
 )

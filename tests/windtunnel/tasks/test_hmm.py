@@ -597,7 +597,13 @@ def test_the_prior_is_put_into_words():
     for task in VARIANTS:
         assert "the first state uniform" in task.prior
         assert "\n" not in task.prior
-        assert task.primitives == ("accumulation", "transport")
+
+
+def test_only_a_pool_that_is_not_shown_has_to_be_inferred():
+    for task in VARIANTS:
+        inferred = task.pool is not None and task.shown == "hidden"
+        assert task.primitives == (("accumulation",) if inferred else ()) + ("transport",)
+    assert HMM(pool=1).primitives == ("transport",), "a pool of one is known"
 
 
 # ---------------------------------------------------------------- published values
@@ -947,6 +953,11 @@ BAD = [
     ({"symbols": 2.5}, "symbols is a whole number of at least 2; got 2.5"),
     ({"observations": True}, "observations is a whole number of at least 1; got True"),
     ({"pool": 0}, "pool is a whole number of at least 1; got 0"),
+    ({"pool": 10_001}, "pool is at most 10,000; got 10,001"),
+    (
+        {"pool": 10_000, "observations": 101, "states": 5, "header": "hidden"},
+        "takes pool x observations x states² = 25,250,000 numbers a sequence; expected at most 5,0",
+    ),
     ({"pool": True}, "pool is a whole number of at least 1; got True"),
     ({"pool": 2.0}, "pool is a whole number of at least 1; got 2.0"),
     ({"pool": 2, "pool_seed": -1}, "pool_seed is a whole number of at least 0; got -1"),
@@ -958,11 +969,11 @@ BAD = [
     ({"generator": "dirichlet", "stay": math.nan}, "stay is a finite number at least 0; got nan"),
     (
         {"generator": "dirichlet", "concentration": 0.0},
-        "concentration is a finite number greater than 0; got 0.0",
+        "concentration is a number from 0.001 to 1e+06; got 0.0",
     ),
     (
         {"generator": "dirichlet", "concentration": math.inf},
-        "concentration is a finite number greater than 0; got inf",
+        "concentration is a number from 0.001 to 1e+06; got inf",
     ),
     ({"stay": 0.5}, "the released generator has no stay and no concentration; got 0.5 and 1"),
     ({"concentration": 0.5}, "the released generator has no stay and no concentration; got 0 and"),

@@ -452,11 +452,13 @@ def test_a_model_of_the_bins_is_scored_as_categorical():
         ({"bins": 1}, "bins is a whole number of at least 2; got 1"),
         ({"bins": True}, "bins is a whole number"),
         ({"noise": 0.0}, r"got 0.0 \(zero noise"),
-        ({"noise": -0.5}, "noise .* got -0.5"),
+        ({"noise": -0.5}, r"noise is a number from 0 to 1e\+06; got -0.5"),
+        ({"noise": "0.5"}, "noise is a number from 0 .* got '0.5'"),
+        ({"noise": True}, "noise is a number from 0 .* got True"),
         ({"noise": 1e-9}, "noise is from 0.001 of the signal's"),
         ({"noise": math.nan}, "noise .* got nan"),
         ({"noise": math.inf}, "noise .* got inf"),
-        ({"prior_scale": 0.0}, "prior_scale is from 1e-06 to 1e"),
+        ({"prior_scale": 0.0}, r"prior_scale is a number from 1e-06 to 1e\+06; got 0.0"),
         ({"prior_scale": math.nan}, "prior_scale .* got nan"),
         ({"prior_scale": 1e9}, "prior_scale .* got 10"),
         (
@@ -465,7 +467,7 @@ def test_a_model_of_the_bins_is_scored_as_categorical():
         ),
         (
             {"dimensions": 2, "feature_covariance": ((1.0, 2.0), (2.0, 1.0))},
-            "not positive definite: its smallest eigenvalue is -1",
+            "not positive definite: its smallest eigenvalue is -1, its largest 3",
         ),
         (
             {"dimensions": 2, "feature_covariance": ((1.0, 0.5), (0.2, 1.0))},
@@ -478,6 +480,14 @@ def test_a_model_of_the_bins_is_scored_as_categorical():
         ({"dimensions": 2, "feature_covariance": ((0.0, 0.0), (0.0, 0.0))}, "singular"),
         ({"feature_covariance": CORRELATED}, r"2 rows of \[2\] numbers; expected 4 rows of 4"),
         ({"dimensions": 2, "feature_covariance": ((1.0,), (0.0, 1.0))}, r"rows of \[1, 2\]"),
+        (
+            {"dimensions": 2, "feature_covariance": ((1.0, 0.1 + 0.2), (0.3, 1.0))},
+            r"not symmetric: 0.30000000000000004 at \(0, 1\) but 0.3 at \(1, 0\)",
+        ),
+        (
+            {"dimensions": 1, "feature_covariance": ((-1e13,),)},
+            "feature_covariance holds -10000000000000.0; expected numbers up to 1e12 in size",
+        ),
         ({"dimensions": 1, "feature_covariance": ()}, "0 rows"),
         ({"dimensions": 1, "feature_covariance": ((1e-30,),)}, "the signal's standard deviation"),
     ],

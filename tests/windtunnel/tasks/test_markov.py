@@ -268,6 +268,9 @@ def test_ladder_is_worst_first_and_frequencies_are_infinitely_wrong(order):
         {"concentration": -1.0},
         {"concentration": math.nan},
         {"concentration": math.inf},
+        {"concentration": 1e-4},
+        {"concentration": 1e7},
+        {"concentration": True},
         {"symbols": 101},
         {"symbols": 3, "order": 99},
     ],
@@ -277,6 +280,11 @@ def test_bad_settings_are_refused(given):
     with pytest.raises(InvalidInput) as refusal:
         MarkovChain(**given)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_refused_concentration_is_shown_with_its_range():
+    with pytest.raises(InvalidInput, match=r"concentration is a number from 0\.001 to .* 0\.0001"):
+        MarkovChain(concentration=1e-4)
 
 
 def test_a_table_too_large_is_counted():

@@ -278,6 +278,11 @@ def test_bad_settings_are_refused(given):
     assert "\n" not in str(refusal.value)
 
 
+def test_a_refused_probability_is_shown_with_its_range():
+    with pytest.raises(InvalidInput, match=r"noise_prior is a number from 0 to 1; got 1\.1"):
+        ModularRecurrence(noise_prior=1.1)
+
+
 @pytest.mark.parametrize("sequences", [0, -1, 2.5, "3", True, None])
 def test_number_of_sequences_is_checked(sequences):
     with pytest.raises(InvalidInput):

@@ -6,7 +6,7 @@ from beliefspace.core.registry import register
 from beliefspace.report.context import Context, RunView, arms
 from beliefspace.report.figures import Influence, edge_note, influence_by_lag, slope_note
 from beliefspace.report.parts import Absent, Cell, Figure, Row, Section, Table
-from beliefspace.report.wording import ABSENT, interval, plural
+from beliefspace.report.wording import ABSENT, plural
 from beliefspace.windtunnel.memory import LEAST_CORRELATION, SLOPES, Memory
 
 _RIGHT = f"slope {SLOPES[0]:g} to {SLOPES[1]:g}, correlation at least {LEAST_CORRELATION:g}"
@@ -83,7 +83,7 @@ def _window(own: Memory, restart: str) -> Cell:
     if window is None:
         return Cell(ABSENT)
     low, high = own.window_interval.get(restart, (window, window))
-    return Cell(f"{window} of {own.steps}", interval(low, high), window)
+    return Cell(f"{window} of {own.steps}", f"[{low}, {high}]", window)
 
 
 def _figure(runs: tuple[RunView, ...], name: str) -> Figure:

@@ -20,7 +20,7 @@ from beliefspace.windtunnel.models.base import (
     input_parameters,
     output_count,
 )
-from beliefspace.windtunnel.models.stack import Side, check_side, side_parameters
+from beliefspace.windtunnel.models.side import Side, check_side, side_parameters
 from beliefspace.windtunnel.tasks.base import RealInputs, Task, TokenInputs
 
 if TYPE_CHECKING:

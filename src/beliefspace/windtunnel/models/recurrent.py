@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from beliefspace.core.checks import check_choice, check_finite
 from beliefspace.core.errors import InvalidInput
-from beliefspace.windtunnel.models.stack import StackSpec, check_side
+from beliefspace.windtunnel.models.side import check_side, positions_seen
+from beliefspace.windtunnel.models.stack import StackSpec
 from beliefspace.windtunnel.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class RecurrentSpec(StackSpec):
 
     def operations(self, task: Task) -> float:
         """Return the operations of training on one sequence; see :meth:`ModelSpec.operations`."""
-        length = task.length - (task.prefix if self.side == "inject" else 0)
+        length = positions_seen(self.side, task)
         opening = 2.0 * 3 * self.width * self.hidden_width * length if self.opens else 0.0
         return super().operations(task) + 3.0 * opening
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from beliefspace.core.checks import check_finite, check_whole
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.registry import register
-from beliefspace.windtunnel.models.stack import StackSpec, check_side
+from beliefspace.windtunnel.models.side import check_side
+from beliefspace.windtunnel.models.stack import StackSpec
 from beliefspace.windtunnel.tasks.base import Task
 
 if TYPE_CHECKING:

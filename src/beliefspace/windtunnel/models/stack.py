@@ -11,23 +11,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 from beliefspace.core.checks import check_choice, check_finite, check_whole
-from beliefspace.core.errors import InvalidInput
 from beliefspace.windtunnel.models.base import (
     Sized,
     head_parameters,
     input_parameters,
     output_count,
 )
-from beliefspace.windtunnel.tasks.base import RealInputs, Task
+from beliefspace.windtunnel.models.side import Side, check_side, positions_seen, side_parameters
+from beliefspace.windtunnel.tasks.base import Task
 
 if TYPE_CHECKING:
     from beliefspace.core.streams import Stream
     from beliefspace.windtunnel.networks.stack import Mixer, StackNetwork
-
-Side = Literal["prefix", "inject"]
 
 
 @dataclass(frozen=True)
@@ -107,30 +105,8 @@ class StackSpec(Sized):
 
     def operations(self, task: Task) -> float:
         """Return the operations of training on one sequence; see :meth:`ModelSpec.operations`."""
-        length = task.length - (task.prefix if self.side == "inject" else 0)
+        length = positions_seen(self.side, task)
         feed_forward = 2.0 * 3 * self.width * self.hidden_width * length
         mixers = sum(self.mixer_operations(layer, length) for layer in range(self.depth))
         ends = 2.0 * length * self.width * output_count(task)
         return 3.0 * (mixers + self.depth * feed_forward + ends)
-
-
-def check_side(side: Side, task: Task) -> None:
-    """Raise unless a task has a header of vectors to inject, where that is wanted.
-
-    Raises:
-        InvalidInput: it has none.
-    """
-    if side == "inject" and (not task.prefix or not isinstance(task.inputs, RealInputs)):
-        raise InvalidInput(
-            'side = "inject" needs a task with a header of vectors (such as hmm with '
-            f'header = "rows"); {type(task).__name__} has {task.prefix} header positions; use '
-            'side = "prefix"'
-        )
-
-
-def side_parameters(side: Side, task: Task, width: int) -> int:
-    """Count the map that injects a header."""
-    if side == "prefix":
-        return 0
-    assert isinstance(task.inputs, RealInputs)
-    return task.prefix * task.inputs.features * width

@@ -16,6 +16,7 @@ from beliefspace.windtunnel.models.base import (
     input_parameters,
     output_count,
 )
+from beliefspace.windtunnel.models.side import Side, check_side, positions_seen, side_parameters
 from beliefspace.windtunnel.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _CHOICES = {
     "activation": ("gelu", "relu", "relu2", "swiglu"),
     "head": ("untied", "tied"),
     "biases": ("none", "feed_forward", "all"),
+    "side": ("prefix", "inject"),
 }
 
 
@@ -67,6 +69,8 @@ class Transformer(ModelSpec):
         qk_norm: RMS-normalise queries and keys per head (2010.04245).
         frozen_attention: leave all that makes queries and keys as initialised; values and all else
             learn.
+        side: where a task's header goes: "prefix", seen by all positions as told above; or
+            "inject", one linear map of all of it, added to the input of every later position.
 
     Raises:
         InvalidInput: the choices do not go together.
@@ -89,6 +93,8 @@ class Transformer(ModelSpec):
     # Attention.
     qk_norm: bool = False
     frozen_attention: bool = False
+    # Header.
+    side: Side = "prefix"
 
     def __post_init__(self) -> None:
         _check_sizes(self)
@@ -158,18 +164,20 @@ class Transformer(ModelSpec):
 
     def span(self, task: Task) -> int:
         """Return how many distances have a relative bias of their own; the rest share the last."""
-        return task.length if self.window is None else self.window
+        return positions_seen(self.side, task) if self.window is None else self.window
 
     def build(self, task: Task, stream: Stream) -> TransformerNetwork:
         """Return an untrained network; see :meth:`ModelSpec.build`."""
         if self.head == "tied":
             check_tied(task)
+        check_side(self.side, task)
         from beliefspace.windtunnel.networks.transformer import TransformerNetwork
 
         return TransformerNetwork(self, task, stream)
 
     def parameters(self, task: Task) -> int:
         """Return the number of parameters, frozen ones included."""
+        check_side(self.side, task)
         width, all_biases = self.width, self.biases == "all"
         norm = width * (2 if all_biases and self.norm == "layer" else 1)
         layer = norm + 4 * width * (width + all_biases)
@@ -184,7 +192,8 @@ class Transformer(ModelSpec):
                 layer += inward * self.hidden_width + width
         return (
             input_parameters(task, width, biases=all_biases)
-            + (task.length * width if self.positions == "learned" else 0)
+            + side_parameters(self.side, task, width)
+            + (positions_seen(self.side, task) * width if self.positions == "learned" else 0)
             + self.depth * layer
             + norm
             + head_parameters(task, width, self.head, biases=all_biases)
@@ -197,8 +206,9 @@ class Transformer(ModelSpec):
         positions only.
         """
         width, matrices = self.width, 3 if self.activation == "swiglu" else 2
-        layer = 4 * width**2 + matrices * width * self.hidden_width + 2 * task.length * width
-        return 6.0 * task.length * (self.depth * layer + width * output_count(task))
+        length = positions_seen(self.side, task)
+        layer = 4 * width**2 + matrices * width * self.hidden_width + 2 * length * width
+        return 6.0 * length * (self.depth * layer + width * output_count(task))
 
 
 def _check_sizes(spec: Transformer) -> None:

@@ -44,8 +44,8 @@ from beliefspace.windtunnel.networks.base import (
     Network,
     OutputHead,
     Streaming,
-    column_index,
 )
+from beliefspace.windtunnel.networks.side import SideInput
 from beliefspace.windtunnel.tasks.base import Task, TokenInputs
 
 
@@ -65,7 +65,6 @@ class MLPNetwork(Network):
         make = Initializer(stream)
         width, length = spec.width, spec.positions(task)
         self.spec = spec
-        self.skipped = task.length - length
         self.embedding = InputEmbedding(task, width, make, deviation=EMBEDDING_DEVIATION)
         self.positions = make.normal(length, width, deviation=EMBEDDING_DEVIATION)
         self.past: Past | None = None
@@ -73,9 +72,7 @@ class MLPNetwork(Network):
             self.past = FlattenedPrefix(task, length, width, make)
         elif spec.view == "pooled":
             self.past = PooledPrefix(width, make)
-        self.side: nn.Linear | None = None
-        if self.skipped:
-            self.side = make.linear(self.skipped * input_size(task), width)
+        self.side = SideInput(spec.side, task, width, make)
         self.layers = nn.ModuleList(Block(spec, make) for _ in range(spec.depth))
         self.final_norm = nn.LayerNorm(width, bias=False)
         self.head = OutputHead(task, width, "untied", self.embedding, make, scale=spec.logit_scale)
@@ -89,31 +86,12 @@ class MLPNetwork(Network):
             InvalidInput: inputs that the task's do not look like, a column out of range or in an
                 injected header, or more positions than are learned.
         """
-        side = self.header(inputs[:, : self.skipped])
-        x = tap("embed", self.look(inputs[:, self.skipped :], 0, None, side, tap)[0])
-        wanted = column_index(columns, x.shape[1] + self.skipped, x.device)
+        x, _ = self.look(self.side.rest(inputs), 0, None, self.side(inputs), tap)
+        x = tap("embed", x)
+        wanted = self.side.wanted(columns, x)
         if wanted is not None:
-            if int(wanted.min()) < self.skipped:
-                raise InvalidInput(
-                    f"the first {self.skipped} positions are a header that is injected, and have "
-                    f"no outputs; got column {int(wanted.min())}"
-                )
-            x = x.index_select(1, wanted - self.skipped)
-        outputs = self.read(x, tap)
-        return F.pad(outputs, (0, 0, self.skipped, 0)) if wanted is None else outputs
-
-    def header(self, header: Inputs) -> Float[Tensor, "n 1 width"] | None:
-        """Return what an injected header adds at every later position; None without one."""
-        if self.side is None:
-            return None
-        weight = self.side.weight
-        values = torch.as_tensor(header, device=weight.device)
-        if values.shape[1] != self.skipped:
-            raise InvalidInput(
-                f"the inputs have {values.shape[1]} header positions; expected {self.skipped}"
-            )
-        added: Tensor = self.side(values.flatten(1).to(weight.dtype))
-        return added[:, None]
+            x = x.index_select(1, wanted)
+        return self.side.padded(self.read(x, tap), wanted)
 
     def look(
         self, inputs: Inputs, start: int, before: Tensor | None, side: Tensor | None, tap: Tap
@@ -141,7 +119,8 @@ class MLPNetwork(Network):
         learned = len(self.positions)
         if end > learned:
             past = " and their part in the flattened prefix" if self.spec.view == "prefix" else ""
-            header = f" after the {self.skipped} of the header" if self.skipped else ""
+            skipped = self.side.skipped
+            header = f" after the {skipped} of the header" if skipped else ""
             raise InvalidInput(
                 f"the inputs have {end} positions{header}, but only {learned}{past} were learned"
             )
@@ -271,7 +250,7 @@ class _MLPStreaming(Streaming):
 
     def __init__(self, network: MLPNetwork, header: Inputs) -> None:
         self._network = network
-        self._side = network.header(header)
+        self._side = network.side(header)
         self._position = 0
         self._sum: Tensor | None = None
         if self._side is None and header.shape[1]:

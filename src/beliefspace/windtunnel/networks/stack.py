@@ -11,12 +11,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, TypeAlias
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from beliefspace.core.errors import InvalidInput
 from beliefspace.core.streams import Stream
 from beliefspace.core.taps import NO_TAP, Tap, scoped
 from beliefspace.core.trace import Point
@@ -31,8 +29,8 @@ from beliefspace.windtunnel.networks.base import (
     OutputHead,
     RMSNorm,
     Streaming,
-    column_index,
 )
+from beliefspace.windtunnel.networks.side import SideInput
 from beliefspace.windtunnel.tasks.base import Task
 
 State: TypeAlias = "dict[str, Tensor]"
@@ -104,14 +102,12 @@ class StackNetwork(Network):
         With an injected header the points have no header positions, and outputs there are 0.
         """
         x = tap("embed", self.ends.embed(inputs))
-        skipped = self.ends.skipped
-        wanted = self.ends.wanted(columns, x)
+        wanted = self.ends.side.wanted(columns, x)
         last = len(self.layers) - 1
         for index, layer in enumerate(self.layers):
             keep = wanted if index == last else None
             x = layer(x, scoped(tap, f"layers.{index}"), keep)
-        outputs = self.ends.read(x, tap)
-        return F.pad(outputs, (0, 0, skipped, 0)) if skipped and wanted is None else outputs
+        return self.ends.side.padded(self.ends.read(x, tap), wanted)
 
     def stream(self, header: Inputs) -> Streaming:
         """Return the recurrent form; see :meth:`Network.stream`."""
@@ -135,15 +131,12 @@ class StackNetwork(Network):
 
 
 class StackEnds(nn.Module):
-    """Embedding, injected header, final norm and read-out of a stack."""
+    """Embedding, side input, final norm and read-out of a stack."""
 
     def __init__(self, spec: StackSpec, task: Task, make: Initializer) -> None:
         super().__init__()
-        self.skipped = task.prefix if spec.side == "inject" else 0
         self.embedding = InputEmbedding(task, spec.width, make, deviation=EMBEDDING_DEVIATION)
-        self.side: nn.Linear | None = None
-        if self.skipped:
-            self.side = make.linear(self.skipped * self.embedding.map.in_features, spec.width)
+        self.side = SideInput(spec.side, task, spec.width, make)
         self.final_norm = RMSNorm(spec.width)
         self.head = OutputHead(
             task, spec.width, "untied", self.embedding, make, scale=spec.logit_scale
@@ -151,33 +144,9 @@ class StackEnds(nn.Module):
 
     def embed(self, inputs: Inputs) -> Float[Tensor, "n T width"]:
         """Embed the positions that the mixers see, with an injected header added."""
-        x: Tensor = self.embedding(inputs[:, self.skipped :])
-        if self.side is None:
-            return x
-        return x + self.header(inputs[:, : self.skipped])[:, None]
-
-    def header(self, header: Inputs) -> Float[Tensor, "n width"]:
-        """Map a header to what it adds at every later position."""
-        assert self.side is not None
-        values = torch.as_tensor(header, device=self.side.weight.device)
-        if values.shape[1] != self.skipped:
-            raise InvalidInput(
-                f"the inputs have {values.shape[1]} header positions; expected {self.skipped}"
-            )
-        added: Tensor = self.side(values.flatten(1).to(self.side.weight.dtype))
-        return added
-
-    def wanted(self, columns: Columns, x: Float[Tensor, "n T width"]) -> Tensor | None:
-        """Return which of the positions that the mixers see are wanted; None for all."""
-        chosen = column_index(columns, x.shape[1] + self.skipped, x.device)
-        if chosen is None:
-            return None
-        if int(chosen.min()) < self.skipped:
-            raise InvalidInput(
-                f"the first {self.skipped} positions are a header that is injected, and have no "
-                f"outputs; got column {int(chosen.min())}"
-            )
-        return chosen - self.skipped
+        x: Tensor = self.embedding(self.side.rest(inputs))
+        added = self.side(inputs)
+        return x if added is None else x + added
 
     def read(self, x: Float[Tensor, "n Q width"], tap: Tap) -> Float[Tensor, "n Q outputs"]:
         """Turn the last residual into outputs."""
@@ -280,7 +249,7 @@ class _StackStreaming(Streaming):
     def __init__(self, network: StackNetwork, header: Inputs) -> None:
         self._network = network
         self._states: list[State] | None = None
-        self._side = network.ends.header(header) if network.ends.side is not None else None
+        self._side = network.ends.side(header)
         if self._side is None:
             for position in range(header.shape[1]):
                 self(header[:, position])
@@ -288,7 +257,7 @@ class _StackStreaming(Streaming):
     def __call__(self, inputs: Inputs) -> Tensor:
         ends, layers = self._network.ends, self._network.blocks
         x = ends.embedding(inputs[:, None])[:, 0]
-        x = x if self._side is None else x + self._side
+        x = x if self._side is None else x + self._side[:, 0]
         if self._states is None:
             self._states = [block.mixer.start(x) for block in layers]
         states = []

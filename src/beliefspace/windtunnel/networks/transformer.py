@@ -18,6 +18,7 @@ from beliefspace.core.errors import InvalidInput
 from beliefspace.core.streams import Stream
 from beliefspace.core.taps import NO_TAP, Tap, scoped
 from beliefspace.core.trace import Point
+from beliefspace.windtunnel.models.side import positions_seen
 from beliefspace.windtunnel.models.transformer import Transformer
 from beliefspace.windtunnel.networks.attention import Attention
 from beliefspace.windtunnel.networks.base import (
@@ -29,9 +30,10 @@ from beliefspace.windtunnel.networks.base import (
     Network,
     OutputHead,
     RMSNorm,
-    column_index,
+    Streaming,
 )
 from beliefspace.windtunnel.networks.positions import Rotation, Sight
+from beliefspace.windtunnel.networks.side import SideInput
 from beliefspace.windtunnel.tasks.base import Task
 
 
@@ -53,13 +55,15 @@ class TransformerNetwork(Network):
         make = Initializer(stream)
         biases = spec.biases == "all"
         self.spec = spec
-        self.prefix = task.prefix
+        self.side = SideInput(spec.side, task, spec.width, make)
+        self.prefix = task.prefix - self.side.skipped
         self.embedding = InputEmbedding(
             task, spec.width, make, deviation=EMBEDDING_DEVIATION, bias=biases
         )
         self.positions: nn.Parameter | None = None
         if spec.positions == "learned":
-            self.positions = make.normal(task.length, spec.width, deviation=EMBEDDING_DEVIATION)
+            learned = positions_seen(spec.side, task)
+            self.positions = make.normal(learned, spec.width, deviation=EMBEDDING_DEVIATION)
         self.layers = nn.ModuleList(Block(spec, task, make) for _ in range(spec.depth))
         self.final_norm = _norm(spec)
         self.head = OutputHead(
@@ -77,7 +81,7 @@ class TransformerNetwork(Network):
         length, window = x.shape[1], self.spec.window
         sight = Sight(length, self.prefix, window, None, x.device)
         last_sight = sight
-        chosen = column_index(columns, length, x.device)
+        chosen = self.side.wanted(columns, x)
         if chosen is not None:
             last_sight = Sight(length, self.prefix, window, chosen, x.device)
         rotation = None
@@ -87,7 +91,15 @@ class TransformerNetwork(Network):
         for index, layer in enumerate(self.layers):
             seen = last_sight if index == last else sight
             x = layer(x, seen, rotation, scoped(tap, f"layers.{index}"))
-        return tap("logits", self.head(tap("final_norm", self.final_norm(x))))
+        outputs = tap("logits", self.head(tap("final_norm", self.final_norm(x))))
+        return self.side.padded(outputs, chosen)
+
+    def stream(self, header: Inputs) -> Streaming:
+        """Refuse: see :meth:`Network.stream`."""
+        raise InvalidInput(
+            "a transformer has no recurrent form: each position reads all before it, so nothing of "
+            "a fixed size is carried on; give it whole sequences"
+        )
 
     def points(self) -> tuple[Point, ...]:
         """Return every point, in order of computation."""
@@ -98,7 +110,11 @@ class TransformerNetwork(Network):
         ]
         outputs = "outcome logits, or mean and log variance"
         return (
-            Point("embed", "embedded inputs, with learned positions added", "batch time width"),
+            Point(
+                "embed",
+                "embedded inputs, with learned positions and an injected header added",
+                "batch time width",
+            ),
             *layers,
             Point("final_norm", "last residual, normalised, gain included", "batch time width"),
             Point("logits", f"outputs: {outputs}", "batch time outputs"),
@@ -109,7 +125,9 @@ class TransformerNetwork(Network):
         return {head: (head,) for head in range(self.spec.head_count)}
 
     def _embed(self, inputs: Inputs) -> Tensor:
-        x: Tensor = self.embedding(inputs)
+        x: Tensor = self.embedding(self.side.rest(inputs))
+        added = self.side(inputs)
+        x = x if added is None else x + added
         if self.positions is None:
             return x
         length, learned = x.shape[1], len(self.positions)

@@ -106,9 +106,8 @@ def forward_symbols(
 ) -> Filtered:
     """Filter many sequences of symbols; each has its own emission matrix."""
     sequences, states, count = emission.shape
-    outside = np.argwhere((symbols < 0) | (symbols >= count))
-    if len(outside):
-        row, position = outside[0]
+    if symbols.min(initial=0) < 0 or symbols.max(initial=0) >= count:
+        row, position = np.argwhere((symbols < 0) | (symbols >= count))[0]
         raise InvalidInput(
             f"symbol {symbols[row, position]} at position {position} of sequence {row}; "
             f"expected 0 to {count - 1}"

@@ -397,8 +397,9 @@ class Process(FilteringTask):
 def _check_used(task: Process) -> None:
     """Raise if a setting of another machine was given: it would change nothing but the name."""
     defaults = {one.name: one.default for one in fields(task)}
-    for letter in set("xap") - set(_LETTERS.get(task.name, "")):
-        if getattr(task, letter) != defaults[letter]:
+    for letter in "xap":
+        unused = letter not in _LETTERS.get(task.name, "")
+        if unused and getattr(task, letter) != defaults[letter]:
             raise InvalidInput(f"{letter} is no setting of {task.name}; leave it out")
 
 
