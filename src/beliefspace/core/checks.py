@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,7 +33,7 @@ def check_finite(name: str, value: object, *, above: float | None = None) -> Non
     """
     real = math.nan
     if isinstance(value, int | float) and not isinstance(value, bool):
-        real = float(value) if abs(value) < 1e308 else math.inf
+        real = float(value) if abs(value) <= sys.float_info.max else math.inf
     if not (math.isfinite(real) and (real >= 0 if above is None else real > above)):
         bound = "at least 0" if above is None else f"greater than {above:g}"
         raise InvalidInput(f"{name} is a finite number {bound}; got {value!r}")

@@ -388,7 +388,7 @@ def _check_header(task: HMM) -> None:
             "without a header, parameters drawn for each sequence have no tractable posterior; "
             "use a header, a pool, or give transition and emission"
         )
-    weight = (task.pool or 1) * task.observations * task.states**2
+    weight = (task.pool or 0) * task.observations * task.states**2
     if task.shown == "hidden" and weight > _MOST_FOLLOWED:
         raise InvalidInput(
             f"inferring the parameters takes pool x observations x states² = {weight:,} numbers a "
