@@ -74,14 +74,10 @@ class Network(nn.Module, RunnerMethods, ABC):
     ) -> tuple[Tensor, Trace]:
         """Compute outputs at all positions in evaluation mode; see :meth:`Runner.run`."""
         sequences, length = inputs.shape[:2]
-        seen = observe(
-            self,
-            lambda tap: self(inputs, tap=tap),
-            [point.name for point in self.points()],
-            names,
-            edits or {},
-            gradients,
-        )
+        names, edits = list(names), edits or {}
+        # With nothing asked for, the points need not be listed either.
+        known = [point.name for point in self.points()] if names or edits else []
+        seen = observe(self, lambda tap: self(inputs, tap=tap), known, names, edits, gradients)
         trace = Trace(
             seen.values,
             np.arange(length),
