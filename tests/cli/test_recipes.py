@@ -128,7 +128,7 @@ class Needing(base.Task):
     """
 
     values: int
-    primitives, hypothesis_bits, length = (), 1.0, 3
+    prior, primitives, hypothesis_bits, length = "one value", (), 1.0, 3
     inputs, outputs = base.RealInputs(2), base.CategoricalOutputs((0, 1))
 
     def batch(self, sequences, stream, step=0): ...
