@@ -8,7 +8,7 @@ from beliefspace.core import registry
 
 pytest.importorskip("torch")
 
-from tools import points_page  # noqa: E402
+from tools import points_page
 
 
 def test_the_page_is_up_to_date():

@@ -1,4 +1,8 @@
-"""What holds for every residual stack, as checks of a specification; its own tests are beside."""
+"""Checks that tests of architectures share, beside those of the conformance suite.
+
+The suite looks at tiny models, in single precision; these are for every setting, to the digits of
+double precision.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from beliefspace.core.streams import Stream
+from beliefspace.core.taps import NO_TAP, Recorder
 from beliefspace.windtunnel.tasks.base import (
     CategoricalOutputs,
     NormalOutputs,
@@ -43,10 +48,10 @@ def batch(task, rows=4, length=None, seed=0):
     return torch.randn(rows, length, task.inputs.features, generator=generator)
 
 
-def built(spec, task=TOKENS):
+def built(spec, task=TOKENS, size=0.2):
     """A network whose every parameter is in use: gains and biases are not 1 or 0."""
     network = spec.build(task, STREAM)
-    stirred(network)
+    stirred(network, size)
     return network
 
 
@@ -58,77 +63,104 @@ def stirred(module, size=0.2):
             parameter.add_(size * noise)
 
 
-def streamed(network, x, header):
-    """Outputs after the header, from the recurrent form."""
-    step = network.stream(x[:, :header])
-    with torch.no_grad():
-        return torch.stack([step(x[:, t]) for t in range(header, x.shape[1])], dim=1)
+def tasks_of(spec):
+    return (HEADER,) if spec.side == "inject" else TASKS
+
+
+def check_constants(spec, endings):
+    """Parameters so named, and no others, start as the same numbers whatever the stream."""
+    one, other = (spec.build(TOKENS, Stream(seed, "initial")).state_dict() for seed in (3, 4))
+    for name, value in one.items():
+        assert torch.equal(value, other[name]) == name.endswith(endings), name
+
+
+def check_formulas(mixer, by_hand, x):
+    """In double precision a mixer is what its formulas say, gradients included."""
+    x = x.double().requires_grad_()
+    leaves = [x, *mixer.double().parameters()]
+    outputs, slopes = [], []
+    for y in (mixer(x, NO_TAP), by_hand(mixer, x)):
+        weights = torch.linspace(-1, 2, y.numel(), dtype=y.dtype).sin().view_as(y)
+        outputs.append(y.detach())
+        slopes.append(torch.autograd.grad((weights * y).sum(), leaves, allow_unused=True))
+    torch.testing.assert_close(*outputs, rtol=0, atol=1e-9)
+    for own, expected in zip(*slopes, strict=True):
+        torch.testing.assert_close(own, expected, rtol=1e-9, atol=1e-9)
+
+
+def check_setting(spec, own_sizes=lambda layer: {}):
+    """What a setting could break: the count, the recurrent form, the path with points open."""
+    check_count(spec)
+    check_recurrent_form(spec)
+    check_opened(spec, own_sizes)
 
 
 def check_count(spec):
-    for task in TASKS:
+    for task in tasks_of(spec):
         network = spec.build(task, STREAM)
         assert spec.parameters(task) == sum(p.numel() for p in network.parameters()), (spec, task)
+        assert spec.operations(task) > 0
 
 
 def check_recurrent_form(spec):
-    """The same numbers one position at a time, to single and to double precision."""
-    for task in TASKS:
+    """The same numbers one position at a time, to single and to double precision.
+
+    An injected header has no outputs.
+    """
+    for task in tasks_of(spec):
         network, x = built(spec, task), batch(task)
         for dtype, error in ((torch.float32, 1e-5), (torch.float64, 1e-9)):
-            network.to(dtype)
             with torch.no_grad():
-                whole = network(x)[:, task.prefix :]
-            scale = float(whole.abs().max())
-            assert (streamed(network, x, task.prefix) - whole).abs().max() < error * scale
+                whole = network.to(dtype)(x)
+            assert spec.side == "prefix" or not whole[:, : task.prefix].any()
+            step, scale = network.stream(x[:, : task.prefix]), float(whole.abs().max())
+            with torch.no_grad():
+                for t in range(task.prefix, task.length):
+                    y = step(x[:, t])
+                    assert y.dtype == dtype
+                    assert (y - whole[:, t]).abs().max() < error * scale
 
 
-def check_causal(spec):
-    network = built(spec, REALS).double()
-    x = batch(REALS)
-    with torch.no_grad():
-        before = network(x)
-        for at in range(1, REALS.length):
-            other = x.clone()
-            other[:, at:] += 1
-            after = network(other)
-            torch.testing.assert_close(after[:, :at], before[:, :at], rtol=0, atol=1e-12)
-            assert (after[:, at] - before[:, at]).abs().max() > 1e-6
-
-
-def check_points(spec):
-    """Reading changes nothing, shapes are as stated, and an edit of any point shows."""
-    for task in TASKS:
+def check_opened(spec, own_sizes):
+    """With every point read outputs are the same to double precision; shapes are as stated."""
+    for task in tasks_of(spec):
         network, x = built(spec, task).double(), batch(task)
-        with torch.no_grad():
-            plain = network(x)
-        points = {point.name: point for point in network.points()}
-        read, trace = network.run(x, list(points))
-        torch.testing.assert_close(read, plain, rtol=0, atol=1e-9)
-        assert list(trace) == list(points)
-        for name, point in points.items():
-            value = trace[name]
-            assert value.shape == _stated(point.shape, spec, task, value), name
-            alone, kept = network.run(x, [name])
-            torch.testing.assert_close(alone, plain, rtol=0, atol=1e-9)
-            torch.testing.assert_close(kept[name], value, rtol=0, atol=1e-9)
-            edited, _ = network.run(x, edits={name: lambda v: v * 1.5 + 0.1})
-            assert (edited - plain).abs().max() > 1e-4, name
+        read, trace = network.run(x, ["*"])
+        torch.testing.assert_close(read, network.run(x)[0], rtol=0, atol=1e-9)
+        length = task.length - (task.prefix if spec.side == "inject" else 0)
+        sizes = {
+            "batch": len(x),
+            **dict.fromkeys(("time", "query_time", "key_time"), length),
+            "width": spec.width,
+            "outputs": read.shape[2],
+            "heads": getattr(spec, "head_count", None),
+            "head_width": getattr(spec, "head_width", None),
+            "head_width+1": getattr(spec, "head_width", 0) + 1,
+            "channels": getattr(spec, "channels", None),
+        }
+        sizes["state"] = sizes["state_size"] = getattr(spec, "state_size", None)
+        for point in network.points():
+            layer = int(point.name.split(".")[1]) if "." in point.name else None
+            own = sizes | (own_sizes(layer) if layer is not None else {})
+            stated = tuple(own[axis] for axis in point.shape.split())
+            assert tuple(trace[point.name].shape) == stated, point
 
 
-def check_seed(spec):
-    """The same stream gives the same bits, another other ones; torch's generator is left alone."""
-    torch.manual_seed(5)
-    state = torch.get_rng_state()
-    first, again = spec.build(TOKENS, STREAM), spec.build(TOKENS, STREAM)
-    other = spec.build(TOKENS, Stream(4, "initial"))
-    assert torch.equal(torch.get_rng_state(), state)
-    for name, value in first.state_dict().items():
-        assert torch.equal(value, again.state_dict()[name])
-    assert any(
-        not torch.equal(value, other.state_dict()[name])
-        for name, value in first.state_dict().items()
-    )
+def check_open_gradients(spec):
+    """With the states asked for, torch differentiates another path to the same gradients."""
+    slopes = []
+    for names in ((), [f"layers.{layer}.state" for layer in range(spec.depth)]):
+        network = built(spec).double()
+        network(batch(TOKENS), tap=Recorder(names)).square().sum().backward()
+        slopes.append([p.grad for p in network.parameters()])
+    for plain, opened in zip(*slopes, strict=True):
+        torch.testing.assert_close(plain, opened, rtol=1e-6, atol=1e-9)
+
+
+def check_inner_slopes(network, names):
+    """The gradient comes to what is inside a mixer, and a trace has it."""
+    _, trace = network.run(batch(TOKENS), names, gradients=lambda y: y.square().sum())
+    assert all(trace.gradients[name].abs().max() > 0 for name in names)
 
 
 def check_chunks(small, whole):
@@ -161,15 +193,7 @@ def check_learns(spec, steps=40):
     assert losses[-1] < 0.4 < losses[0]
 
 
-def _stated(shape, spec, task, value):
-    sizes = {
-        "batch": 4,
-        "time": task.length,
-        "width": spec.width,
-        "heads": getattr(spec, "head_count", None),
-        "head_width": getattr(spec, "head_width", None),
-        "head_width+1": getattr(spec, "head_width", 0) + 1,
-        "state_size": getattr(spec, "state_size", None),
-        "outputs": value.shape[-1],
-    }
-    return tuple(sizes[axis] for axis in shape.split())
+def check_operations_beyond_a_chunk(spec):
+    """They grow linearly there."""
+    once, twice, four = (spec.mixer_operations(0, length) for length in (128, 256, 512))
+    assert four - twice == 2 * (twice - once)

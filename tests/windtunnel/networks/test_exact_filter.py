@@ -101,7 +101,7 @@ def test_it_keeps_every_rule_of_a_model(spec, task):
 
 @style
 def test_it_remembers_everything_and_rightly_at_every_lag(spec):
-    memory = score(built(spec, GIVEN), GIVEN, 200).memory
+    memory = score(built(spec, GIVEN), GIVEN, 50).memory
     assert set(memory.window_equivalent.values()) == {GIVEN.steps}
     assert memory.reach == GIVEN.steps - 1
     for lag in memory.influence:
@@ -139,7 +139,7 @@ def test_with_w_layers_it_is_the_rung_window_w(task, window):
 
 @pytest.mark.parametrize("window", [1, 3])
 def test_its_window_is_found_by_the_score(window):
-    result = score(built(ExactFilter("transformer", window), GIVEN), GIVEN, 200)
+    result = score(built(ExactFilter("transformer", window), GIVEN), GIVEN, 100)
     assert result.window_equivalent == window
     assert result.memory.reach == window - 1
 

@@ -13,36 +13,29 @@ from beliefspace.windtunnel.models.gru import GRU
 torch = pytest.importorskip("torch")
 
 from tests.windtunnel.networks.mixers import (  # noqa: E402
-    HEADER,
     REALS,
     TOKENS,
     batch,
     built,
-    check_causal,
-    check_count,
+    check_formulas,
+    check_inner_slopes,
     check_learns,
-    check_points,
-    check_recurrent_form,
-    check_seed,
-    streamed,
+    check_setting,
 )
-
-from beliefspace.core.taps import NO_TAP  # noqa: E402
 
 SMALL = GRU(width=8, depth=2, feed_forward=12)
 STACKED = GRU(width=8, depth=3, style="stacked", dropout=0.0)
-INJECTED = replace(SMALL, depth=1, side="inject")
 VARIANTS = {
     "residual": SMALL,
     "not opened": replace(SMALL, feed_forward_before=False),
     "stacked": STACKED,
+    "injected": replace(SMALL, depth=1, side="inject"),
 }
-each_variant = pytest.mark.parametrize("spec", VARIANTS.values(), ids=VARIANTS)
 
 
-def by_the_equations(p, x):
+def by_the_equations(mixer, x):
     """Hidden states, one sequence, position and gate at a time."""
-    rows = []
+    p, rows = dict(mixer.named_parameters()), []
     for sequence in x:
         hidden = torch.zeros(x.shape[2], dtype=x.dtype)
         for value in sequence:
@@ -64,17 +57,9 @@ GATES = ("reset_gate", "update_gate", "candidate")
 
 
 def test_the_layer_is_the_published_equations_gradients_included():
-    mixer = built(SMALL).blocks[1].mixer.double()
-    x = torch.randn(3, 7, 8, generator=torch.Generator().manual_seed(2)).double().requires_grad_()
-    variables = [x, *mixer.parameters()]
-    weights = torch.linspace(-1, 2, x.numel(), dtype=x.dtype).view(x.shape)
-    slopes, outputs = [], []
-    for hidden in (mixer(x, NO_TAP), by_the_equations(dict(mixer.named_parameters()), x)):
-        outputs.append(hidden.detach())
-        slopes.append(torch.autograd.grad((weights * hidden).sum(), variables))
-    torch.testing.assert_close(*outputs, rtol=0, atol=1e-9)
-    for ours, theirs in zip(*slopes, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+    mixer = built(SMALL).blocks[1].mixer
+    x = torch.randn(3, 7, 8, generator=torch.Generator().manual_seed(2))
+    check_formulas(mixer, by_the_equations, x)
 
 
 def test_the_stacked_style_is_torchs_own_stack_of_layers():
@@ -90,28 +75,16 @@ def test_the_stacked_style_is_torchs_own_stack_of_layers():
         torch.testing.assert_close(network(x), expected, rtol=0, atol=1e-9)
 
 
-@each_variant
-def test_the_recurrent_form_gives_the_same_numbers(spec):
-    check_recurrent_form(spec)
-
-
-def test_an_injected_header_reaches_the_recurrent_form_too():
-    network, x = built(INJECTED, HEADER).double(), batch(HEADER)
-    whole = network(x)[:, 3:]
-    torch.testing.assert_close(streamed(network, x, 3), whole, rtol=0, atol=1e-9)
-
-
-@each_variant
-def test_an_output_depends_on_the_past_only(spec):
-    check_causal(spec)
+@pytest.mark.parametrize("spec", VARIANTS.values(), ids=VARIANTS)
+def test_every_variant_counts_streams_and_opens(spec):
+    check_setting(spec)
 
 
 # ---------------------------------------------------------------- points
 
 
-@each_variant
-def test_every_point_is_live(spec):
-    check_points(spec)
+def test_slopes_by_the_inside_come_with_the_trace():
+    check_inner_slopes(built(SMALL), [f"layers.0.{name}" for name in ("input_gate", "state")])
 
 
 def test_opening_the_inside_gives_the_kernels_numbers_in_single_precision():
@@ -138,29 +111,12 @@ def test_an_edit_of_the_inside_acts_as_documented():
     assert (states[:, 5] - plain["layers.0.state"][:, 5]).abs().max() > 1e-3
 
 
-def test_slopes_by_the_inside_come_with_the_trace():
-    network, x = built(SMALL), batch(TOKENS)
-    names = [f"layers.0.{name}" for name in ("input_gate", "state")]
-    _, trace = network.run(x, names, gradients=lambda outputs: outputs.square().sum())
-    assert all(trace.gradients[name].abs().max() > 0 for name in names)
-
-
 # ---------------------------------------------------------------- specification
-
-
-@each_variant
-def test_parameters_are_counted_without_building(spec):
-    check_count(spec)
 
 
 def test_operations_are_those_of_the_maps():
     layers, feed_forwards, ends = 2 * 6 * 8**2, 3 * 3 * 8 * 12, 8 * 4
     assert SMALL.operations(TOKENS) == 6.0 * TOKENS.length * (layers + feed_forwards + ends)
-
-
-@pytest.mark.parametrize("style", ["residual", "stacked"])
-def test_the_same_stream_gives_the_same_network(style):
-    check_seed(GRU(width=8, style=style))
 
 
 def test_it_learns_to_remember():

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from beliefspace.core.config import content_hash
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.registry import resolve
 from beliefspace.core.streams import Stream
@@ -21,23 +17,17 @@ from beliefspace.windtunnel.tasks.hmm import HMM
 torch = pytest.importorskip("torch")
 
 from tests.windtunnel.networks.mixers import (  # noqa: E402
-    HEADER,
     REALS,
     STREAM,
     TOKENS,
     batch,
     built,
-    check_causal,
-    check_count,
+    check_formulas,
+    check_inner_slopes,
     check_learns,
-    check_points,
-    check_recurrent_form,
-    check_seed,
-    streamed,
+    check_setting,
 )
 
-from beliefspace.core.checkpoints import Checkpoint  # noqa: E402
-from beliefspace.core.taps import NO_TAP  # noqa: E402
 from beliefspace.windtunnel.networks.recurrent import Dropout, scanned  # noqa: E402
 from beliefspace.windtunnel.trainer import Trainer  # noqa: E402
 
@@ -49,13 +39,13 @@ VARIANTS = {
     "not opened": replace(SMALL, feed_forward_before=False),
     "no feed-forward": replace(SMALL, feed_forward=0),
     "stacked": STACKED,
+    "injected": INJECTED,
 }
-each_variant = pytest.mark.parametrize("spec", VARIANTS.values(), ids=VARIANTS)
 
 
-def by_the_equations(p, x):
+def by_the_equations(mixer, x):
     """Hidden states, one sequence, position and gate at a time."""
-    rows = []
+    p, rows = dict(mixer.named_parameters()), []
     for sequence in x:
         hidden = cells = torch.zeros(x.shape[2], dtype=x.dtype)
         for value in sequence:
@@ -78,17 +68,9 @@ def by_the_equations(p, x):
 
 
 def test_the_layer_is_the_published_equations_gradients_included():
-    mixer = built(SMALL).blocks[1].mixer.double()
-    x = torch.randn(3, 7, 8, generator=torch.Generator().manual_seed(2)).double().requires_grad_()
-    variables = [x, *mixer.parameters()]
-    weights = torch.linspace(-1, 2, x.numel(), dtype=x.dtype).view(x.shape)
-    slopes, outputs = [], []
-    for hidden in (mixer(x, NO_TAP), by_the_equations(dict(mixer.named_parameters()), x)):
-        outputs.append(hidden.detach())
-        slopes.append(torch.autograd.grad((weights * hidden).sum(), variables))
-    torch.testing.assert_close(*outputs, rtol=0, atol=1e-9)
-    for ours, theirs in zip(*slopes, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+    mixer = built(SMALL).blocks[1].mixer
+    x = torch.randn(3, 7, 8, generator=torch.Generator().manual_seed(2))
+    check_formulas(mixer, by_the_equations, x)
 
 
 def test_the_scan_is_the_recurrence_it_says():
@@ -133,28 +115,17 @@ def test_cells_start_out_remembering():
     assert torch.equal(mixer.input_gate.bias, torch.zeros(8))
 
 
-@each_variant
-def test_the_recurrent_form_gives_the_same_numbers(spec):
-    check_recurrent_form(spec)
-
-
-def test_an_injected_header_reaches_the_recurrent_form_too():
-    network, x = built(INJECTED, HEADER).double(), batch(HEADER)
-    whole = network(x)[:, 3:]
-    torch.testing.assert_close(streamed(network, x, 3), whole, rtol=0, atol=1e-9)
-
-
-@each_variant
-def test_an_output_depends_on_the_past_only(spec):
-    check_causal(spec)
+@pytest.mark.parametrize("spec", VARIANTS.values(), ids=VARIANTS)
+def test_every_variant_counts_streams_and_opens(spec):
+    check_setting(spec)
 
 
 # ---------------------------------------------------------------- points
 
 
-@each_variant
-def test_every_point_is_live(spec):
-    check_points(spec)
+def test_slopes_by_the_inside_come_with_the_trace():
+    names = [f"layers.0.{name}" for name in ("input_gate", "output_gate", "state")]
+    check_inner_slopes(built(SMALL), names)
 
 
 def test_opening_the_inside_gives_the_kernels_numbers_in_single_precision():
@@ -190,13 +161,6 @@ def test_an_edit_of_the_inside_acts_as_documented():
     assert not trace["layers.0.mixer_out"][:, 4].any()
 
 
-def test_slopes_by_the_inside_come_with_the_trace():
-    network, x = built(SMALL), batch(TOKENS)
-    names = [f"layers.0.{name}" for name in ("input_gate", "output_gate", "state")]
-    _, trace = network.run(x, names, gradients=lambda outputs: outputs.square().sum())
-    assert all(trace.gradients[name].abs().max() > 0 for name in names)
-
-
 # ---------------------------------------------------------------- dropout
 
 
@@ -223,26 +187,7 @@ def test_dropout_is_between_layers_and_in_training_only():
     assert all(int(network.state_dict()[name]) == 1 for name in passes)
 
 
-def test_a_run_with_dropout_resumes_to_the_same_bits():
-    model = LSTM(width=8, depth=2, style="stacked")
-    recipe = Recipe(Bijection(4), model, schedule=Schedule("6 steps", batch=8))
-    whole, broken, resumed = Trainer(recipe), Trainer(recipe), Trainer(recipe)
-    losses = [whole.advance(step, 6) for step in range(6)]
-    for step in range(3):
-        broken.advance(step, 6)
-    meta = {"recipe": content_hash(recipe)}
-    resumed.restore(Checkpoint(3, broken.tensors(), meta), recipe, Path("here"))
-    assert [resumed.advance(step, 6) for step in range(3, 6)] == losses[3:]
-    for name, value in whole.network.state_dict().items():
-        assert torch.equal(value, resumed.network.state_dict()[name])
-
-
 # ---------------------------------------------------------------- specification
-
-
-@each_variant
-def test_parameters_are_counted_without_building(spec):
-    check_count(spec)
 
 
 def test_the_published_model_has_the_published_size():
@@ -258,9 +203,8 @@ def test_operations_are_those_of_the_maps():
     assert STACKED.operations(TOKENS) == 6.0 * length * (3 * 8 * 8**2 + ends)
 
 
-@pytest.mark.parametrize("style", ["residual", "stacked"])
-def test_the_same_stream_gives_the_same_network(style):
-    check_seed(LSTM(width=8, style=style))
+def test_it_is_registered():
+    assert resolve("models", "lstm") is LSTM
 
 
 def test_it_learns_to_remember():
@@ -273,16 +217,6 @@ def test_it_trains_on_vectors_and_a_header():
     trainer = Trainer(Recipe(task, INJECTED, schedule=schedule, targets="posterior"))
     losses = [trainer.advance(step, 30)[0] for step in range(30)]
     assert sum(losses[-5:]) < sum(losses[:5])
-
-
-def test_the_specification_imports_no_torch():
-    code = (
-        "import sys; from beliefspace.core.registry import resolve; "
-        "[resolve('models', name)() for name in ('lstm', 'gru', 'bilinear')]; "
-        "sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    assert resolve("models", "lstm") is LSTM
 
 
 @pytest.mark.parametrize(

@@ -2,65 +2,32 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.registry import resolve
-from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.models.mamba import Mamba
-from beliefspace.windtunnel.tasks.base import (
-    CategoricalOutputs,
-    NormalOutputs,
-    RealInputs,
-    TokenInputs,
-)
 
 torch = pytest.importorskip("torch")
 
-from beliefspace.core.taps import NO_TAP, Recorder  # noqa: E402
+from tests.windtunnel.networks.mixers import (  # noqa: E402
+    STREAM,
+    TOKENS,
+    batch,
+    built,
+    check_constants,
+    check_learns,
+    check_open_gradients,
+    check_setting,
+)
+
+from beliefspace.core.taps import NO_TAP  # noqa: E402
 from beliefspace.windtunnel.networks import selective_scan as scan  # noqa: E402
 
-STREAM = Stream(3, "initial")
 SMALL = Mamba(width=6, depth=2, state_size=3)
-SEVEN_TOKENS = TokenInputs(7)
-LAST_FOUR = CategoricalOutputs((3, 4, 5, 6))
-
-
-@dataclass(frozen=True)
-class Shape:
-    """As much of a task as a model looks at."""
-
-    inputs: TokenInputs | RealInputs = SEVEN_TOKENS
-    outputs: CategoricalOutputs | NormalOutputs = LAST_FOUR
-    length: int = 9
-    prefix: int = 0
-
-
-TOKENS = Shape()
-REALS = Shape(RealInputs(3), NormalOutputs(), prefix=2)
-TASKS = pytest.mark.parametrize("task", [TOKENS, REALS], ids=["tokens", "reals"])
-
-
-def batch(task, rows=5):
-    generator = torch.Generator().manual_seed(0)
-    if isinstance(task.inputs, TokenInputs):
-        return torch.randint(task.inputs.vocabulary, (rows, task.length), generator=generator)
-    return torch.randn(rows, task.length, task.inputs.features, generator=generator)
-
-
-def built(spec=SMALL, task=TOKENS):
-    """A network whose every parameter is in use: gains and biases are not 1 or 0."""
-    network = spec.build(task, STREAM)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
-    return network
 
 
 # ---------------------------------------------------------------- the scan
@@ -211,12 +178,7 @@ def test_at_the_start_rates_are_whole_numbers_and_step_sizes_span_their_range():
 # ---------------------------------------------------------------- specification
 
 
-def test_the_specification_imports_no_torch():
-    code = (
-        "import sys; from beliefspace.core.registry import resolve; "
-        "resolve('models', 'mamba')(); sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_it_is_registered():
     assert resolve("models", "mamba") is Mamba
 
 
@@ -234,102 +196,30 @@ def test_settings_out_of_range_are_refused(settings, words):
         Mamba(**settings)
 
 
-@TASKS
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"width": 17}, {"feed_forward": 0, "expand": 1}, {"convolution": 1, "state_size": 1}],
+    [
+        {},
+        {"width": 17},
+        {"feed_forward": 0, "expand": 1},
+        {"convolution": 1, "state_size": 1},
+        {"side": "inject"},
+    ],
 )
-def test_the_count_equals_the_built_network(task, settings):
+def test_every_setting_counts_streams_and_opens(settings):
     spec = replace(SMALL, **settings)
-    network = spec.build(task, STREAM)
-    assert spec.parameters(task) == sum(p.numel() for p in network.parameters())
-    assert spec.operations(task) > 0
+    check_setting(spec)
 
 
-def test_the_same_stream_gives_the_same_bits_and_leaves_torch_alone():
-    before = torch.get_rng_state()
-    first, second = SMALL.build(TOKENS, STREAM), SMALL.build(TOKENS, STREAM)
-    other = SMALL.build(TOKENS, Stream(4, "initial"))
-    assert torch.equal(torch.get_rng_state(), before)
-    constant = ("norm.weight", "bias", "log_rates", "skip")
-    for name, value in first.state_dict().items():
-        assert torch.equal(value, second.state_dict()[name])
-        assert torch.equal(value, other.state_dict()[name]) == name.endswith(constant)
+def test_all_but_norms_biases_rates_and_skips_are_drawn():
+    check_constants(SMALL, ("norm.weight", "bias", "log_rates", "skip"))
 
 
 # ---------------------------------------------------------------- the network
 
 
-@TASKS
-def test_no_output_depends_on_a_later_input(task):
-    network, x = built(task=task), batch(task)
-    with torch.no_grad():
-        plain = network(x)
-        for at in range(task.length):
-            other = x.clone()
-            other[:, at] = (x[:, at] + 1) % 7
-            changed = network(other)
-            torch.testing.assert_close(changed[:, :at], plain[:, :at], atol=1e-6, rtol=1e-6)
-            assert not torch.allclose(changed[:, at], plain[:, at])
-
-
-@TASKS
-@pytest.mark.parametrize("convolution", [1, 4])
-@pytest.mark.parametrize(
-    ("double", "tolerance"), [(False, 1e-5), (True, 1e-9)], ids=["float32", "float64"]
-)
-def test_streamed_outputs_are_those_of_the_whole(task, convolution, double, tolerance):
-    network, x = built(replace(SMALL, convolution=convolution), task), batch(task)
-    network, x = (
-        (network.double(), x.double() if x.is_floating_point() else x) if double else (network, x)
-    )
-    with torch.no_grad():
-        whole = network(x)[:, task.prefix :]
-        stream = network.stream(x[:, : task.prefix])
-        streamed = torch.stack([stream(x[:, t]) for t in range(task.prefix, task.length)], dim=1)
-    assert streamed.dtype == whole.dtype
-    torch.testing.assert_close(streamed, whole, atol=tolerance, rtol=tolerance)
-
-
-def test_an_injected_header_is_streamed_as_it_is_read_whole():
-    network, x = built(replace(SMALL, side="inject"), REALS), batch(REALS)
-    with torch.no_grad():
-        whole = network(x)
-        assert (whole[:, :2] == 0).all()
-        stream = network.stream(x[:, :2])
-        streamed = torch.stack([stream(x[:, t]) for t in range(2, 9)], dim=1)
-    torch.testing.assert_close(streamed, whole[:, 2:], atol=1e-5, rtol=1e-5)
-
-
-def bump(value):
-    """Change a value by something that no norm takes out again."""
-    return 1.5 * value + torch.linspace(-1, 1, value.shape[-1])
-
-
-@pytest.mark.parametrize("name", [point.name for point in built().points()])
-def test_every_point_is_live(name):
-    network, x = built(), batch(TOKENS)
-    plain, nothing = network.run(x)
-    assert dict(nothing.values) == {}
-    read, trace = network.run(x, [name])
-    torch.testing.assert_close(read, plain, atol=1e-5, rtol=1e-5)
-    edited, again = network.edit({name: bump}).run(x, [name])
-    assert (edited - plain).abs().max() > 1e-3
-    assert torch.equal(again[name], bump(trace[name]))
-    assert torch.equal(network.run(x)[0], plain)
-
-
-def test_points_are_shaped_as_said():
-    network = built()
-    trace = network.record(batch(TOKENS), ["*"])
-    sizes = {"batch": 5, "time": 9, "width": 6, "channels": 12, "state": 3, "outputs": 4}
-    for point in network.points():
-        assert trace[point.name].shape == tuple(sizes[axis] for axis in point.shape.split())
-    assert (trace["layers.1.step_size"] > 0).all()
-
-
 def test_recorded_states_follow_from_what_is_recorded_with_them():
-    network = built()
+    network = built(SMALL)
     trace = network.record(batch(TOKENS), ["layers.1.*"])
     block = network.layers[1]
     with torch.no_grad():
@@ -339,44 +229,21 @@ def test_recorded_states_follow_from_what_is_recorded_with_them():
     step_size, gate, state = (
         trace[f"layers.1.{name}"] for name in ("step_size", "input_gate", "state")
     )
-    for t in range(9):
+    for t in range(TOKENS.length):
         before = state[:, t - 1] if t else torch.zeros_like(state[:, 0])
         decay = torch.exp(step_size[:, t, :, None] * rates.T)
         drive = (step_size * x)[:, t, :, None] * gate[:, t, None]
         torch.testing.assert_close(state[:, t], decay * before + drive, atol=1e-5, rtol=1e-5)
 
 
-def test_chosen_columns_are_the_same_numbers():
-    network, x = built(), batch(TOKENS)
-    torch.testing.assert_close(network(x, columns=[7, 3]), network(x)[:, [7, 3]])
+def test_step_sizes_are_positive():
+    trace = built(SMALL).record(batch(TOKENS), ["layers.*.step_size"])
+    assert all((steps > 0).all() for steps in trace.values.values())
 
 
-def test_gradients_reach_every_parameter_and_are_those_of_the_open_path():
-    """With the states asked for, torch differentiates the plain loop instead of the scan."""
-    network, x = built().double(), batch(TOKENS)
-    network(x).square().sum().backward()
-    slopes = {name: p.grad.clone() for name, p in network.named_parameters()}
-    network.zero_grad()
-    network(x, tap=Recorder(["layers.0.state", "layers.1.state"])).square().sum().backward()
-    for name, parameter in network.named_parameters():
-        assert slopes[name].abs().max() > 0
-        torch.testing.assert_close(slopes[name], parameter.grad, atol=1e-9, rtol=1e-6)
+def test_gradients_are_those_of_the_open_path():
+    check_open_gradients(SMALL)
 
 
-def test_a_few_steps_teach_it_to_name_the_token_before():
-    spec = Mamba(width=16, depth=1, state_size=4)
-    task = Shape(TokenInputs(4), CategoricalOutputs((0, 1, 2, 3)))
-    network = spec.build(task, STREAM)
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
-    losses = []
-    for seed in range(60):
-        x = torch.randint(4, (16, 9), generator=torch.Generator().manual_seed(seed))
-        loss = torch.nn.functional.cross_entropy(
-            network(x)[:, 1:].flatten(0, 1), x[:, :-1].flatten()
-        )
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[0] == pytest.approx(np.log(4), abs=0.8)
-    assert losses[-1] < 0.2
+def test_it_learns_to_remember():
+    check_learns(Mamba(width=16, depth=1, state_size=4))

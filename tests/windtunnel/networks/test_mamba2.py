@@ -14,7 +14,6 @@ torch = pytest.importorskip("torch")
 
 from tests.windtunnel.networks import mixers  # noqa: E402
 
-from beliefspace.core.taps import NO_TAP  # noqa: E402
 from beliefspace.windtunnel.networks.base import Initializer  # noqa: E402
 from beliefspace.windtunnel.networks.convolution import CausalConvolution  # noqa: E402
 from beliefspace.windtunnel.networks.mamba2 import Mamba2Mixer  # noqa: E402
@@ -162,19 +161,9 @@ def by_hand(mixer, x):
 
 @pytest.mark.parametrize("spec", GRID)
 def test_the_mixer_equals_its_formulas_and_so_do_its_gradients(spec):
-    mixer = Mamba2Mixer(spec, Initializer(mixers.STREAM), 0.5).double()
+    mixer = Mamba2Mixer(spec, Initializer(mixers.STREAM), 0.5)
     mixers.stirred(mixer)
-    x = draws(2, 9, spec.width).requires_grad_()
-    leaves = [x, *mixer.parameters()]
-    weights = draws(2, 9, spec.width, seed=1)
-    own, expected = mixer(x, NO_TAP), by_hand(mixer, x)
-    torch.testing.assert_close(own, expected, rtol=0, atol=1e-9)
-    for slope, wanted in zip(
-        torch.autograd.grad((own * weights).sum(), leaves),
-        torch.autograd.grad((expected * weights).sum(), leaves),
-        strict=True,
-    ):
-        torch.testing.assert_close(slope, wanted, rtol=1e-6, atol=1e-9)
+    mixers.check_formulas(mixer, by_hand, draws(2, 9, spec.width))
 
 
 def test_rates_and_step_sizes_start_spread_over_their_ranges():
@@ -192,37 +181,9 @@ def test_rates_and_step_sizes_start_spread_over_their_ranges():
 # ---------------------------------------------------------------- network
 
 
-@pytest.mark.parametrize("spec", GRID)
-def test_the_count_equals_the_built_network(spec):
-    mixers.check_count(spec)
-
-
-@pytest.mark.parametrize("spec", GRID)
-def test_the_recurrent_form_equals_the_parallel_one(spec):
-    mixers.check_recurrent_form(spec)
-
-
-def test_it_is_causal():
-    for spec in GRID[:2]:
-        mixers.check_causal(spec)
-
-
-@pytest.mark.parametrize("spec", GRID[:2])
-def test_every_point_is_live(spec):
-    mixers.check_points(spec)
-
-
-def test_an_injected_header_streams_and_counts():
-    network, x = mixers.built(INJECTED, mixers.HEADER).double(), mixers.batch(mixers.HEADER)
-    with torch.no_grad():
-        whole = network(x)
-    torch.testing.assert_close(mixers.streamed(network, x, 3), whole[:, 3:], rtol=0, atol=1e-9)
-    count = sum(p.numel() for p in network.parameters())
-    assert INJECTED.parameters(mixers.HEADER) == count
-
-
-def test_the_same_stream_gives_the_same_bits():
-    mixers.check_seed(SMALL)
+@pytest.mark.parametrize("spec", [*GRID, INJECTED])
+def test_every_setting_counts_streams_and_opens(spec):
+    mixers.check_setting(spec)
 
 
 def test_chunks_change_nothing():
@@ -241,9 +202,7 @@ def test_sizes_resolve_as_published():
 
 
 def test_operations_grow_linearly_beyond_a_chunk():
-    spec = Mamba2(width=64)
-    once, twice, four = (spec.mixer_operations(0, length) for length in (128, 256, 512))
-    assert four - twice == 2 * (twice - once)
+    mixers.check_operations_beyond_a_chunk(Mamba2(width=64))
 
 
 @pytest.mark.parametrize(

@@ -2,74 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.registry import resolve
-from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.models.mamba import Mamba
 from beliefspace.windtunnel.models.released_mamba import ReleasedMamba
-from beliefspace.windtunnel.tasks.base import (
-    CategoricalOutputs,
-    NormalOutputs,
-    RealInputs,
-    TokenInputs,
-)
+from beliefspace.windtunnel.tasks.base import CategoricalOutputs, TokenInputs
 
 torch = pytest.importorskip("torch")
 
-from beliefspace.core.taps import NO_TAP, Recorder  # noqa: E402
+from tests.windtunnel.networks.mixers import (  # noqa: E402
+    STREAM,
+    TOKENS,
+    Shape,
+    batch,
+    built,
+    check_constants,
+    check_formulas,
+    check_learns,
+    check_open_gradients,
+    check_setting,
+)
 
-STREAM = Stream(3, "initial")
 SMALL = ReleasedMamba(width=6, depth=2, state_size=3)
 # Clamps that are met: in most steps one of the three.
 TIGHT = replace(SMALL, step_range=(0.5, 0.8), decay_range=(0.3, 0.6), state_limit=0.2)
-SPECS = pytest.mark.parametrize("spec", [SMALL, TIGHT], ids=["wide", "tight"])
-SEVEN_TOKENS = TokenInputs(7)
-LAST_FOUR = CategoricalOutputs((3, 4, 5, 6))
 
 
-@dataclass(frozen=True)
-class Shape:
-    """As much of a task as a model looks at."""
-
-    inputs: TokenInputs | RealInputs = SEVEN_TOKENS
-    outputs: CategoricalOutputs | NormalOutputs = LAST_FOUR
-    length: int = 9
-    prefix: int = 0
-
-
-TOKENS = Shape()
-REALS = Shape(RealInputs(3), NormalOutputs(), prefix=2)
-TASKS = pytest.mark.parametrize("task", [TOKENS, REALS], ids=["tokens", "reals"])
-
-
-def batch(task, rows=5):
-    generator = torch.Generator().manual_seed(0)
-    if isinstance(task.inputs, TokenInputs):
-        return torch.randint(task.inputs.vocabulary, (rows, task.length), generator=generator)
-    return torch.randn(rows, task.length, task.inputs.features, generator=generator)
-
-
-def built(spec=SMALL, task=TOKENS):
-    """A network whose every parameter is in use: gains and biases are not 1 or 0."""
-    network = spec.build(task, STREAM)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
-    return network
-
-
-def mixer_by_hand(mixer, spec, u):
+def mixer_by_hand(mixer, u, spec, met):
     """The formulas of the mixer, position by position, on tensors; counts the clamps met."""
     p = dict(mixer.named_parameters())
     inner, gate = u @ p["inner.weight"].T, u @ p["gate.weight"].T
     h = u.new_zeros(len(u), spec.state_size, spec.channels)
-    outputs, met = [], np.zeros(3, dtype=int)
+    outputs = []
 
     def clamped(value, low, high, which):
         met[which] += int(((value < low) | (value > high)).sum())
@@ -92,24 +61,16 @@ def mixer_by_hand(mixer, spec, u):
         y = (y - y.mean(-1, keepdim=True)) / (y.var(-1, correction=0, keepdim=True) + 1e-5).sqrt()
         y = y * p["norm.weight"] + p["norm.bias"]
         outputs.append((y * gate[:, t] * torch.sigmoid(gate[:, t])) @ p["output.weight"].T)
-    return torch.stack(outputs, dim=1), met
+    return torch.stack(outputs, dim=1)
 
 
-@SPECS
+@pytest.mark.parametrize("spec", [SMALL, TIGHT], ids=["wide", "tight"])
 def test_the_mixer_is_its_formulas_with_the_same_gradients(spec):
-    mixer = built(spec).double().layers[0].mixer
+    met = np.zeros(3, dtype=int)
+    mixer = built(spec, size=0.3).layers[0].mixer
     u = torch.linspace(-2, 2, 5 * 9 * 6, dtype=torch.float64).sin().view(5, 9, 6)
-    u.requires_grad_()
-    own = mixer(u, NO_TAP)
-    expected, met = mixer_by_hand(mixer, spec, u)
+    check_formulas(mixer, lambda mixer, u: mixer_by_hand(mixer, u, spec, met), u)
     assert (met > 0).all() == (spec is TIGHT)
-    torch.testing.assert_close(own, expected, atol=1e-9, rtol=1e-9)
-    wanted = [u, *mixer.parameters()]
-    weights = torch.linspace(-1, 2, own.numel(), dtype=own.dtype).view_as(own)
-    slopes = torch.autograd.grad((weights * own).sum(), wanted, allow_unused=True)
-    others = torch.autograd.grad((weights * expected).sum(), wanted, allow_unused=True)
-    for slope, other in zip(slopes, others, strict=True):
-        torch.testing.assert_close(slope, other, atol=1e-8, rtol=1e-6)
 
 
 def test_a_state_that_is_not_a_number_becomes_nothing():
@@ -148,15 +109,6 @@ def test_the_published_sizes_have_the_published_counts(spec, vocabulary, outcome
     assert round(spec.parameters(task) / 1e6, 2) == millions
 
 
-@TASKS
-@pytest.mark.parametrize("settings", [{}, {"width": 17, "expand": 1}, {"convolution": 1}])
-def test_the_count_equals_the_built_network(task, settings):
-    spec = replace(SMALL, **settings)
-    network = spec.build(task, STREAM)
-    assert spec.parameters(task) == sum(p.numel() for p in network.parameters())
-    assert spec.operations(task) > 0
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -182,113 +134,37 @@ def test_it_goes_by_its_own_name():
     assert not issubclass(ReleasedMamba, Mamba)
 
 
-def test_the_same_stream_gives_the_same_bits_and_leaves_torch_alone():
-    before = torch.get_rng_state()
-    first, second = SMALL.build(TOKENS, STREAM), SMALL.build(TOKENS, STREAM)
-    other = SMALL.build(TOKENS, Stream(4, "initial"))
-    assert torch.equal(torch.get_rng_state(), before)
-    constant = ("norm.weight", "bias", "log_rates", "skip")
-    for name, value in first.state_dict().items():
-        assert torch.equal(value, second.state_dict()[name])
-        assert torch.equal(value, other.state_dict()[name]) == name.endswith(constant)
+@pytest.mark.parametrize(
+    "spec",
+    [
+        SMALL,
+        TIGHT,
+        replace(SMALL, width=17, expand=1),
+        replace(SMALL, convolution=1),
+        replace(SMALL, side="inject"),
+    ],
+)
+def test_every_setting_counts_streams_and_opens(spec):
+    check_setting(spec)
+
+
+def test_all_but_norms_biases_rates_and_skips_are_drawn():
+    check_constants(SMALL, ("norm.weight", "bias", "log_rates", "skip"))
 
 
 # ---------------------------------------------------------------- the network
 
 
-@TASKS
-@SPECS
-def test_no_output_depends_on_a_later_input(spec, task):
-    network, x = built(spec, task), batch(task)
-    with torch.no_grad():
-        plain = network(x)
-        for at in range(task.length):
-            other = x.clone()
-            other[:, at] = (x[:, at] + 1) % 7
-            changed = network(other)
-            torch.testing.assert_close(changed[:, :at], plain[:, :at], atol=1e-6, rtol=1e-6)
-            assert not torch.allclose(changed[:, at], plain[:, at])
-
-
-@TASKS
-@SPECS
-@pytest.mark.parametrize(
-    ("double", "tolerance"), [(False, 1e-5), (True, 1e-9)], ids=["float32", "float64"]
-)
-def test_streamed_outputs_are_those_of_the_whole(spec, task, double, tolerance):
-    network, x = built(spec, task), batch(task)
-    if double:
-        network, x = network.double(), x.double() if x.is_floating_point() else x
-    with torch.no_grad():
-        whole = network(x)[:, task.prefix :]
-        stream = network.stream(x[:, : task.prefix])
-        streamed = torch.stack([stream(x[:, t]) for t in range(task.prefix, task.length)], dim=1)
-    assert streamed.dtype == whole.dtype
-    torch.testing.assert_close(streamed, whole, atol=tolerance, rtol=tolerance)
-
-
-def test_an_injected_header_is_streamed_as_it_is_read_whole():
-    network, x = built(replace(SMALL, side="inject"), REALS), batch(REALS)
-    with torch.no_grad():
-        whole = network(x)
-        assert (whole[:, :2] == 0).all()
-        stream = network.stream(x[:, :2])
-        streamed = torch.stack([stream(x[:, t]) for t in range(2, 9)], dim=1)
-    torch.testing.assert_close(streamed, whole[:, 2:], atol=1e-5, rtol=1e-5)
-
-
-def bump(value):
-    """Change a value by something that no norm takes out again."""
-    return 1.5 * value + torch.linspace(-1, 1, value.shape[-1])
-
-
-@pytest.mark.parametrize("name", [point.name for point in built().points()])
-def test_every_point_is_live(name):
-    network, x = built(), batch(TOKENS)
-    plain, nothing = network.run(x)
-    assert dict(nothing.values) == {}
-    read, trace = network.run(x, [name])
-    torch.testing.assert_close(read, plain, atol=1e-5, rtol=1e-5)
-    edited, again = network.edit({name: bump}).run(x, [name])
-    assert (edited - plain).abs().max() > 1e-3
-    assert torch.equal(again[name], bump(trace[name]))
-    assert torch.equal(network.run(x)[0], plain)
-
-
-def test_points_are_shaped_as_said():
-    network = built(TIGHT)
-    trace = network.record(batch(TOKENS), ["*"])
-    sizes = {"batch": 5, "time": 9, "width": 6, "channels": 12, "state": 3, "outputs": 4}
-    for point in network.points():
-        assert trace[point.name].shape == tuple(sizes[axis] for axis in point.shape.split())
+def test_states_and_step_sizes_are_shown_clamped():
+    trace = built(TIGHT, size=0.3).record(batch(TOKENS), ["layers.0.*"])
     assert trace["layers.0.state"].abs().max() == np.float32(0.2)
     steps = trace["layers.0.step_size"]
     assert np.float32(0.5) <= steps.min() <= steps.max() <= np.float32(0.8)
 
 
-def test_gradients_reach_every_parameter_with_and_without_the_states_open():
-    network, x = built().double(), batch(TOKENS)
-    network(x).square().sum().backward()
-    slopes = {name: p.grad.clone() for name, p in network.named_parameters()}
-    network.zero_grad()
-    network(x, tap=Recorder(["layers.0.state", "layers.1.state"])).square().sum().backward()
-    for name, parameter in network.named_parameters():
-        assert slopes[name].abs().max() > 0
-        torch.testing.assert_close(slopes[name], parameter.grad, atol=1e-9, rtol=1e-6)
+def test_gradients_are_those_of_the_open_path():
+    check_open_gradients(SMALL)
 
 
-def test_a_few_steps_teach_it_to_name_the_token_before():
-    spec = ReleasedMamba(width=16, depth=1, state_size=4)
-    task = Shape(TokenInputs(4), CategoricalOutputs((0, 1, 2, 3)))
-    network = spec.build(task, STREAM)
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
-    losses = []
-    for seed in range(80):
-        x = torch.randint(4, (16, 9), generator=torch.Generator().manual_seed(seed))
-        given, wanted = network(x)[:, 1:].flatten(0, 1), x[:, :-1].flatten()
-        loss = torch.nn.functional.cross_entropy(given, wanted)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.3 < losses[0]
+def test_it_learns_to_remember():
+    check_learns(ReleasedMamba(width=16, depth=1, state_size=4))

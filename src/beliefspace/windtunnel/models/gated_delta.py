@@ -17,11 +17,9 @@ from beliefspace.core.checks import check_whole
 from beliefspace.core.registry import register
 from beliefspace.windtunnel.models.linear_attention import (
     LONGEST_CHUNK,
-    check_heads,
+    HeadedSpec,
     chunk_length,
-    default_heads,
 )
-from beliefspace.windtunnel.models.stack import StackSpec
 
 if TYPE_CHECKING:
     from beliefspace.windtunnel.networks.gated_delta import GatedDeltaMixer
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 @register("models", "gated-delta")
 @dataclass(frozen=True)
-class GatedDelta(StackSpec):
+class GatedDelta(HeadedSpec):
     """A stack of linear attention whose state is corrected by the error of what it recalls.
 
     Args:
@@ -42,7 +40,6 @@ class GatedDelta(StackSpec):
         InvalidInput: a setting out of range, or heads that do not divide the width.
     """
 
-    heads: int | None = None
     convolution: int = 4
     chunk: int = 64
 
@@ -50,17 +47,11 @@ class GatedDelta(StackSpec):
         super().__post_init__()
         check_whole("convolution", self.convolution, 1, most=100_000)
         check_whole("chunk", self.chunk, 1, most=LONGEST_CHUNK)
-        check_heads(self.heads, self.width)
 
-    @property
-    def head_count(self) -> int:
-        """Heads, resolved."""
-        return default_heads(self.width) if self.heads is None else self.heads
-
-    @property
-    def head_width(self) -> int:
-        """Width of one head."""
-        return self.width // self.head_count
+    @classmethod
+    def tiny(cls) -> tuple[GatedDelta, ...]:
+        """Return one of two heads whose sequences are cut; see :meth:`ModelSpec.tiny`."""
+        return (cls(width=8, heads=2, chunk=4),)
 
     def mixer(self, layer: int) -> type[GatedDeltaMixer]:
         """Return the class of the mixer; see :meth:`StackSpec.mixer`."""

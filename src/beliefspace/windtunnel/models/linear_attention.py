@@ -27,9 +27,43 @@ LONGEST_CHUNK = 256
 """Work and memory grow with the square of a chunk; more is never faster."""
 
 
+@dataclass(frozen=True)
+class HeadedSpec(StackSpec):
+    """A residual stack of mixers that divide its width among heads.
+
+    Args:
+        heads: heads; by default as many of width 32 or more as divide the width evenly.
+
+    Raises:
+        InvalidInput: heads that do not divide the width.
+    """
+
+    heads: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heads is None:
+            return
+        check_whole("heads", self.heads, 1, most=100_000)
+        if self.width % self.heads:
+            raise InvalidInput(
+                f"width must be a multiple of heads; got width {self.width}, heads {self.heads}"
+            )
+
+    @property
+    def head_count(self) -> int:
+        """Heads, resolved."""
+        return default_heads(self.width) if self.heads is None else self.heads
+
+    @property
+    def head_width(self) -> int:
+        """Width of one head."""
+        return self.width // self.head_count
+
+
 @register("models", "linear-attention")
 @dataclass(frozen=True)
-class LinearAttention(StackSpec):
+class LinearAttention(HeadedSpec):
     """A stack of attention whose weights are products of positive features, without a softmax.
 
     It knows no order: the past is a bag. Positions come from the task's tokens alone.
@@ -43,7 +77,6 @@ class LinearAttention(StackSpec):
         InvalidInput: a setting out of range, or heads that do not divide the width.
     """
 
-    heads: int | None = None
     feature_map: FeatureMap = "elu"
     chunk: int = 64
 
@@ -51,17 +84,11 @@ class LinearAttention(StackSpec):
         super().__post_init__()
         check_choice("feature_map", self.feature_map, get_args(FeatureMap))
         check_whole("chunk", self.chunk, 1, most=LONGEST_CHUNK)
-        check_heads(self.heads, self.width)
 
-    @property
-    def head_count(self) -> int:
-        """Attention heads, resolved."""
-        return default_heads(self.width) if self.heads is None else self.heads
-
-    @property
-    def head_width(self) -> int:
-        """Width of one head."""
-        return self.width // self.head_count
+    @classmethod
+    def tiny(cls) -> tuple[LinearAttention, ...]:
+        """Return one of two heads whose sequences are cut; see :meth:`ModelSpec.tiny`."""
+        return (cls(width=8, heads=2, chunk=4),)
 
     def mixer(self, layer: int) -> type[LinearAttentionMixer]:
         """Return the class of the mixer; see :meth:`StackSpec.mixer`."""
@@ -98,16 +125,3 @@ def default_heads(width: int) -> int:
     """Return the largest number of heads of width 32 or more that divides a width evenly."""
     most = max(1, width // 32)
     return max(count for count in range(1, most + 1) if width % count == 0)
-
-
-def check_heads(heads: int | None, width: int) -> None:
-    """Raise unless a number of heads, where one is given, divides a width.
-
-    Raises:
-        InvalidInput: it does not.
-    """
-    if heads is None:
-        return
-    check_whole("heads", heads, 1, most=100_000)
-    if width % heads:
-        raise InvalidInput(f"width must be a multiple of heads; got width {width}, heads {heads}")
