@@ -17,11 +17,15 @@ settings.register_profile("beliefspace", deadline=None, derandomize="CI" in os.e
 settings.load_profile("beliefspace")
 
 
-@pytest.fixture(autouse=True)
-def _registry_as_before() -> Iterator[None]:
-    """Forget what a test's files register, so that no other test meets it."""
+@pytest.fixture(scope="session", autouse=True)
+def _all_that_is_built_in() -> None:
     for group in registry.GROUPS:
-        registry.names(group)  # imports what is built in, once
+        registry.names(group)
+
+
+@pytest.fixture(autouse=True)
+def _registry_as_before(_all_that_is_built_in: None) -> Iterator[None]:
+    """Forget what a test's files register, so that no other test meets it."""
     kept = {table: dict(table_of) for table, table_of in _tables().items()}
     yield
     for table, table_of in _tables().items():
