@@ -96,6 +96,18 @@ def test_processes_are_given_their_number_of_threads_and_the_parent_keeps_its_ow
     assert {name: os.environ.get(name) for name in VARIABLES} == before
 
 
+def test_processes_keep_large_blocks_of_memory_unless_the_user_says_otherwise(
+    tmp_path, monkeypatch
+):
+    names = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "123")
+    Local().run([unit(tmp_path, "a", "write", variables=names)])
+    assert (tmp_path / "a" / "threads").read_text() == "4000000000 4000000000 123"
+    assert [os.environ.get(name) for name in names] == [None, None, "123"]
+
+
 def test_what_units_report_arrives_in_order_under_their_names(tmp_path):
     seen = []
     units = [unit(tmp_path, name, "tell") for name in ("a", "b")]
