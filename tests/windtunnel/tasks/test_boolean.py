@@ -240,7 +240,7 @@ def test_prior_and_primitives_say_what_is_drawn_and_needed():
 
 
 def test_majority_so_far_is_the_rule_of_succession():
-    task = BooleanFunction(bits=3, examples=7)
+    task = BooleanFunction(bits=3, examples=7, relevant=1)
     batch = task.batch(20, STREAM)
     expected = []
     for row in batch.inputs:
@@ -248,8 +248,26 @@ def test_majority_so_far_is_the_rule_of_succession():
         for place in range(7):
             ones = 1 + sum(outputs[:place])
             expected.append([(place + 2 - ones) / (place + 2), ones / (place + 2)])
-    assert list(task.ladder(batch)) == ["majority so far"]
+    assert list(task.ladder(batch)) == ["majority so far", "look-up"]
     assert_beliefs(task.ladder(batch)["majority so far"], expected)
+
+
+def test_of_all_bits_the_rungs_recall_the_last_examples_alone():
+    task = BooleanFunction(bits=3, examples=11)
+    batch = task.batch(300, STREAM)
+    rungs = task.ladder(batch)
+    assert list(rungs) == [f"look-up in the last {reach}" for reach in (2, 4, 8)]
+    errors = [batch.predictive.kl_bits(rung).mean() for rung in rungs.values()]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] > 0
+    expected = []
+    for row in batch.inputs:
+        points = [point for point, _ in read(task, row)]
+        for i, point in enumerate(points):
+            # Where the input came before, it costs a bit not to know it.
+            expected.append(float(point in points[:i] and point not in points[max(0, i - 4) : i]))
+    lost = batch.predictive.kl_bits(rungs["look-up in the last 4"])
+    np.testing.assert_allclose(lost, expected, atol=1e-12)
 
 
 def test_look_up_is_a_rung_where_some_bits_do_not_matter():

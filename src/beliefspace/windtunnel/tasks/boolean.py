@@ -59,6 +59,7 @@ Draws = Literal["repeated", "distinct"]
 
 _OUTPUTS = (2, 3)
 _UNSEEN = -1
+_REACHES = (2, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -196,21 +197,37 @@ class BooleanFunction(Task):
         )
 
     def ladder(self, batch: Batch) -> Mapping[str, Predictive]:
-        """Predictors that do not look for the bits that matter.
+        """Predictors that recall less, or do not look for the bits that matter.
 
-        "majority so far" is the share of each output among the examples before, with one more of
-        each (Laplace). "look-up" knows the inputs seen before and takes all others for coins; it is
-        exact for functions of all bits, and is left out there. Of few relevant bits, or where
-        inputs hardly come again, it can be the worse of the two.
+        Of functions of all bits, "look-up in the last w" knows the inputs of the last w examples
+        and takes all others for coins. Where only some bits matter, "majority so far" is the share
+        of each output among the examples before, with one more of each (Laplace), and "look-up"
+        knows all inputs seen before; where inputs hardly come again, it can be the worse of the
+        two.
         """
-        shown = batch.latent.shown
-        ones = np.cumsum(shown, axis=1) - shown
+        function = batch.latent
+        if self.depends_on == self.bits:
+            return {
+                f"look-up in the last {reach}": self._recalled(function, reach)
+                for reach in _REACHES
+                if reach < self.examples - 1
+            }
+        ones = np.cumsum(function.shown, axis=1) - function.shown
         seen = np.arange(self.examples)
         counts = np.stack([1.0 + seen - ones, 1.0 + ones], axis=2)
-        rungs = {"majority so far": Categorical.proportional_to(counts, _OUTPUTS)}
-        if self.depends_on < self.bits:
-            rungs["look-up"] = self._predictive(batch.latent, self.bits)
-        return rungs
+        return {
+            "majority so far": Categorical.proportional_to(counts, _OUTPUTS),
+            "look-up": self._predictive(function, self.bits),
+        }
+
+    def _recalled(self, function: Function, reach: int) -> Categorical:
+        """Certain of inputs that were among the last examples, a coin for all others."""
+        distance = np.subtract.outer(np.arange(self.examples), np.arange(self.examples))
+        near = (distance > 0) & (distance <= reach)
+        same = function.examples[:, :, None] == function.examples[:, None, :]
+        known = (same & near).any(axis=2)[..., None]
+        certain = np.arange(2) == function.shown[..., None]
+        return Categorical.proportional_to(np.where(known, certain, 0.5), _OUTPUTS)
 
     def reference(self, batch: Batch) -> Predictive:
         """Count, among all functions of all subsets, those that agree with every example."""
