@@ -7,13 +7,15 @@ measured in a process of its own (``python -m benchmarks.layers``).
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
-import resource
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,8 @@ SCANS = {"64 x 40": (64, 40), "4 x 512": (4, 512), "1 x 4,096": (1, 4096)}
 CHANNELS, STATE, HEADS, CHUNK = 512, 16, 8, 64
 WIDTH, BATCH, LENGTH = 256, 64, 40
 ROUNDS, SLICE_S = 5, 2.0
+POINT_ROUNDS, POINT_SLICE_S = 9, 0.8
+PROCESS = Path("/proc/self")
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class Protocol:
     """
 
     allocator: str
-    version: int = 1
+    version: int = 2
 
 
 def estimate(folder: Path = results.FOLDER) -> float:
@@ -110,14 +114,31 @@ def everything() -> dict[str, Any]:
 
 
 def _scans(batch: int, length: int) -> dict[str, Any]:
-    """Time each core, forward and backward, and note the memory that its first call adds."""
+    """Time each core, forward and backward, and note the memory that a call takes at its most."""
     cores = _cores(batch, length)
-    memory = {}
-    for name, core in cores.items():
-        before = _peak_megabytes()
-        core(0)
-        memory[name] = max(0.0, _peak_megabytes() - before)
+    memory = {name: added_megabytes(partial(core, 0)) for name, core in cores.items()}
     return {"rounds": alternate(cores, 3, SLICE_S), "added_megabytes": memory}
+
+
+def added_megabytes(call: Callable[[], object]) -> float | None:
+    """Return what a call adds to the memory of this process at its most; None where unknown."""
+    call()  # what the first call keeps, such as gradients and modules, is not its own
+    try:
+        # Blocks that the allocator has kept would hide what the call takes.
+        ctypes.CDLL(None).malloc_trim(0)
+        (PROCESS / "clear_refs").write_text("5", encoding="ascii")  # the most is now the present
+        before = _most_megabytes()
+        call()
+        return _most_megabytes() - before
+    except (AttributeError, OSError):
+        return None
+
+
+def _most_megabytes() -> float:
+    found = re.search(r"VmHWM:\s*(\d+) kB", (PROCESS / "status").read_text(encoding="ascii"))
+    if found is None:
+        raise OSError("the system does not tell the most memory of a process")
+    return int(found[1]) / 1024
 
 
 def _cores(batch: int, length: int) -> dict[str, Callable[[int], object]]:
@@ -128,12 +149,12 @@ def _cores(batch: int, length: int) -> dict[str, Callable[[int], object]]:
 
     x, step = drawn(batch, length, CHANNELS), drawn(batch, length, CHANNELS)
     entering, leaving = drawn(batch, length, STATE), drawn(batch, length, STATE)
-    log_rates = torch.arange(1.0, STATE + 1).log().repeat(CHANNELS, 1).requires_grad_()
+    log_rates = torch.arange(1.0, STATE + 1).log()[:, None].repeat(1, CHANNELS).requires_grad_()
     heads = drawn(batch, HEADS, length, CHANNELS // HEADS)
     decay = drawn(batch, HEADS, length)
 
     def ours(_: int) -> None:
-        y = selective_scan(x, nn.functional.softplus(step), -log_rates.exp().mT, entering, leaving)
+        y = selective_scan(x, nn.functional.softplus(step), -log_rates.exp(), entering, leaving)
         y.sum().backward()
 
     def ssd(_: int) -> None:
@@ -145,15 +166,11 @@ def _cores(batch: int, length: int) -> dict[str, Callable[[int], object]]:
         from mambapy.pscan import pscan
 
         delta = nn.functional.softplus(step)
-        kept = torch.exp(delta[..., None] * -log_rates.exp())
+        kept = torch.exp(delta[..., None] * -log_rates.exp().mT)
         added = delta[..., None] * entering[:, :, None] * x[..., None]
         (pscan(kept, added) @ leaving[..., None]).squeeze(3).sum().backward()
 
     return {"ours, Mamba-1": ours, "ours, SSD": ssd, "mambapy": mambapy}
-
-
-def _peak_megabytes() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 # ------------------------------------------------------------------------------------------ layers
@@ -196,7 +213,7 @@ def _points() -> dict[str, list[dict[str, float]]]:
             network = spec.build(task, Stream(0, "layers"))
         except InvalidInput:
             continue
-        found[name] = alternate(_asked(network.eval(), inputs), 3, SLICE_S)
+        found[name] = alternate(_asked(network.eval(), inputs), POINT_ROUNDS, POINT_SLICE_S)
     return found
 
 

@@ -14,6 +14,8 @@ REFERENCE = "torch.nn.LSTM"
 MOST_SCAN_S = {"ours, Mamba-1": 0.20, "ours, SSD": 0.025}
 MOST_RATIO = {"transformer block": 2.0, "Mamba-2": 1.7, "Mamba-1": 3.2}
 MOST_FOR_NONE, MOST_FOR_ALL = 1.01, 2.0
+LEAST_PLAIN_S = 5e-3
+"""A run has a fixed cost, which is most of what a cheaper call adds."""
 
 
 def goals(layers: Sequence[Result]) -> list[tuple[str, ...]]:
@@ -28,23 +30,44 @@ def goals(layers: Sequence[Result]) -> list[tuple[str, ...]]:
         rounds = default["layers"] if default else []
         what = f"layer of width 256: {layer}, over {REFERENCE}"
         rows.append(_judged(what, most, [one[layer] / one[REFERENCE] for one in rounds], "{:.2f}"))
-    for asked, most in (("no names", MOST_FOR_NONE), ("all names", MOST_FOR_ALL)):
-        what = f"points: a run with {asked}, over a plain call, costliest model"
-        ratios = _costs(default, asked) if default else {}
-        worst = max(ratios, key=lambda name: statistics.median(ratios[name]), default="")
-        row = _judged(what, most, ratios.get(worst, []), "{:.2f}")
-        rows.append((*row[:2], f"{row[2]} ({worst})" if worst else "", row[3]))
-    return rows
+    return [*rows, _none_goal(default), _all_goal(default)]
+
+
+def _none_goal(default: Result | None) -> tuple[str, ...]:
+    """Judge runs without names among calls that take long enough, and tell the cost of others."""
+    points = default["points"] if default else {}
+    dear = [name for name, rounds in points.items() if _plain_s(rounds) >= LEAST_PLAIN_S]
+    what = f"points: a run with no names, over a plain call of {1e3 * LEAST_PLAIN_S:.0f} ms or more"
+    ratios = {name: _ratios(points[name], "no names") for name in dear}
+    fixed = [statistics.median(_fixed_us(points[name])) for name in points if name not in dear]
+    aside = f"; cheaper calls pay a fixed {max(fixed):.0f} µs at most" if fixed else ""
+    return _worst(f"{what}, costliest model", MOST_FOR_NONE, ratios, aside, "{:.3f}")
+
+
+def _all_goal(default: Result | None) -> tuple[str, ...]:
+    points = default["points"] if default else {}
+    what = "points: a run with all names, over a plain call, costliest model"
+    ratios = {name: _ratios(rounds, "all names") for name, rounds in points.items()}
+    return _worst(what, MOST_FOR_ALL, ratios, "", "{:.2f}")
+
+
+def _worst(
+    what: str, most: float, ratios: Mapping[str, list[float]], aside: str, style: str
+) -> tuple[str, ...]:
+    """Judge the largest median, and name the model."""
+    worst = max(ratios, key=lambda name: statistics.median(ratios[name]), default="")
+    what, wanted, value, verdict = _judged(what, most, ratios.get(worst, []), style)
+    return what, wanted, f"{value} ({worst}{aside})" if worst else "", verdict
 
 
 def scans_table(layers: Sequence[Result]) -> str:
-    """Return the times of the cores and the memory that they add."""
+    """Return the times of the cores, and the memory that a call of each takes."""
     rows = [
         (
             one["allocator"],
             size,
             *(spread([1e3 * r[core] for r in found["rounds"]], "{:.0f}") for core in _cores(one)),
-            ", ".join(f"{found['added_megabytes'][core]:.0f}" for core in _cores(one)),
+            *(_megabytes(found["added_megabytes"][core]) for core in _cores(one)),
         )
         for one in layers
         for size, found in one["scans"].items()
@@ -54,7 +77,7 @@ def scans_table(layers: Sequence[Result]) -> str:
         "allocator",
         "batch x steps",
         *(f"{core}, ms" for core in cores),
-        "MB added, in turn",
+        *(f"{core}, MB" for core in cores),
     )
     return table(headers, rows)
 
@@ -82,25 +105,40 @@ def points_table(layers: Sequence[Result]) -> str:
         (
             name,
             spread([1e3 * each["plain"] for each in rounds], "{:.1f}"),
-            *(
-                spread(_costs(default, asked)[name], "{:.2f}")
-                for asked in ("no names", "all names")
-            ),
+            spread(_ratios(rounds, "no names"), "{:.3f}"),
+            spread(_fixed_us(rounds), "{:.0f}"),
+            spread(_ratios(rounds, "all names"), "{:.2f}"),
         )
         for name, rounds in default["points"].items()
     ]
-    return table(("model", "plain call, ms", "no names / plain", "all names / plain"), rows)
+    headers = (
+        "model",
+        "plain call, ms",
+        "no names / plain",
+        "no names - plain, µs",
+        "all names / plain",
+    )
+    return table(headers, rows)
 
 
 def _cores(one: Result) -> list[str]:
     return list(next(iter(one["scans"].values()))["rounds"][0])
 
 
-def _costs(one: Result, asked: str) -> dict[str, list[float]]:
-    return {
-        name: [each[asked] / each["plain"] for each in rounds]
-        for name, rounds in one["points"].items()
-    }
+def _megabytes(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.0f}"
+
+
+def _plain_s(rounds: Sequence[Mapping[str, float]]) -> float:
+    return statistics.median(each["plain"] for each in rounds)
+
+
+def _ratios(rounds: Sequence[Mapping[str, float]], asked: str) -> list[float]:
+    return [each[asked] / each["plain"] for each in rounds]
+
+
+def _fixed_us(rounds: Sequence[Mapping[str, float]]) -> list[float]:
+    return [1e6 * (each["no names"] - each["plain"]) for each in rounds]
 
 
 def _judged(what: str, most: float, values: Sequence[float], style: str) -> tuple[str, ...]:

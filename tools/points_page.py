@@ -23,6 +23,7 @@ from beliefspace.windtunnel.tasks.bijection import Bijection
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "points.md"
 SEQUENCES = 3
+BLOCK = re.compile(r"^layers\.\d+\.")
 
 INTRODUCTION = f"""\
 <!-- Written by `make docs`. Edit the points of the networks, not this page. -->
@@ -34,9 +35,10 @@ model, `model.record(inputs, names)` reads them, `model.edit({{name: function}})
 which they are changed; names may be globs, such as `layers.*.keys`. Reading changes nothing, and a
 point that an architecture lacks is absent.
 
-For each architecture the points of a small instance, on {SEQUENCES} sequences of a small task that
-is named with it. Points of a block stand once, as `layers.i.NAME`; where blocks differ, each kind
-does. *Shape* names the axes and gives their sizes there.
+For each architecture there is a table of the points of a small instance, on {SEQUENCES} sequences
+of a small task that is named with it; and one more for every choice that gives other points. Where
+all blocks have the same, they stand once, as `layers.i.NAME`. *Shape* names the axes and gives
+their sizes there.
 """
 
 
@@ -66,14 +68,21 @@ def _is_built_in(name: str) -> bool:
 
 def _section(name: str) -> str:
     cls = registry.resolve("models", name)
-    spec = cls.tiny()[0]
-    task = _task(spec)
-    network = spec.build(task, Stream(0, "points"))
+    tables: dict[str, str] = {}
+    for spec in cls.tiny():
+        task = _task(spec)
+        table = _table(spec.build(task, Stream(0, "points")), task)
+        # Instances with the same points share the table of the first.
+        tables.setdefault(table, _settings(spec, task))
+    parts = [f"## {name}", summary(cls)]
+    for table, settings in tables.items():
+        parts += [settings, table]
+    return "\n\n".join(parts) + "\n"
+
+
+def _settings(spec: ModelSpec, task: Task) -> str:
     where = f"{registry.name_of(task)[1]} ({settings_in_words(task)})"
-    head = (
-        f"## {name}\n\n{summary(cls)}\n\nSettings: {settings_in_words(spec) or 'none'}; on {where}."
-    )
-    return f"{head}\n\n{_table(network, task)}\n"
+    return f"Settings: {settings_in_words(spec) or 'none'}; on {where}."
 
 
 def _task(spec: ModelSpec) -> Task:
@@ -97,14 +106,26 @@ def _table(network: Network, task: Task) -> str:
     inputs = task.batch(SEQUENCES, Stream(0, "points")).inputs
     points = network.points()
     _, trace = network.run(inputs, [point.name for point in points])
-    rows = ["| point | shape | meaning |", "| --- | --- | --- |"]
+    rows = []
     for point in points:
         sizes = " x ".join(str(size) for size in trace.values[point.name].shape)
-        name = re.sub(r"^layers\.\d+\.", "layers.i.", point.name)
-        row = f"| `{name}` | {point.shape}: {sizes} | {point.meaning.replace('|', '∣')} |"
-        if row not in rows:
-            rows.append(row)
-    return "\n".join(rows)
+        meaning = point.meaning.replace("|", "∣")
+        rows.append((point.name, f"{point.shape}: {sizes} | {meaning}"))
+    lines = [f"| `{name}` | {rest} |" for name, rest in _once_where_alike(rows)]
+    return "\n".join(["| point | shape | meaning |", "| --- | --- | --- |", *lines])
+
+
+def _once_where_alike(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return rows with those of several blocks as one block's, if all blocks have the same."""
+    blocks: dict[str, list[tuple[str, str]]] = {}
+    for name, rest in rows:
+        if found := BLOCK.match(name):
+            blocks.setdefault(found[0], []).append((name.removeprefix(found[0]), rest))
+    first, *others = blocks.values()
+    if not others or any(block != first for block in others):
+        return rows
+    once = dict.fromkeys((BLOCK.sub("layers.i.", name), rest) for name, rest in rows)
+    return list(once)
 
 
 if __name__ == "__main__":

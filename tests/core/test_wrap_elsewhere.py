@@ -155,7 +155,7 @@ def test_what_a_fused_part_does_not_call_is_said_not_to_have_been_passed():
         runner.run(inputs_of(made), ["heads"])
 
 
-def test_an_edited_state_of_an_lstm_reaches_what_reads_it_and_no_later_step():
+def test_an_edited_output_of_an_lstm_reaches_what_reads_it_and_no_later_step():
     made = example(LSTM)
     inputs, runner = inputs_of(made), made["runner"]
 
@@ -164,17 +164,17 @@ def test_an_edited_state_of_an_lstm_reaches_what_reads_it_and_no_later_step():
         return value
 
     plain = runner(inputs)
-    top = runner.edit({"layers.1.state": lift_the_first})(inputs)
+    top = runner.edit({"layers.1.mixer_out": lift_the_first})(inputs)
     assert not torch.allclose(top[:, 0], plain[:, 0])
     assert torch.equal(top[:, 1:], plain[:, 1:])
     # One layer below, the layer above carries it on.
-    below = runner.edit({"layers.0.state": lift_the_first})(inputs)
+    below = runner.edit({"layers.0.mixer_out": lift_the_first})(inputs)
     assert (below[:, 1] - plain[:, 1]).abs().max() > 1e-3
 
 
 def test_a_bare_lstm_is_a_runner_too():
     lstm = torch.nn.LSTM(3, 4, batch_first=True)
-    runner = wrap(lstm, {"state": At("", index=0)}, outputs=lambda result: result[0])
+    runner = wrap(lstm, {"mixer_out": At("", index=0)}, outputs=lambda result: result[0])
     x = torch.linspace(-1, 1, 30).view(2, 5, 3)
-    assert torch.equal(runner.record(x, ["state"])["state"], runner(x))
-    assert not torch.equal(runner.edit({"state": torch.zeros_like})(x), runner(x))
+    assert torch.equal(runner.record(x, ["mixer_out"])["mixer_out"], runner(x))
+    assert not torch.equal(runner.edit({"mixer_out": torch.zeros_like})(x), runner(x))

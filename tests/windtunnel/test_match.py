@@ -9,8 +9,8 @@ import pytest
 from beliefspace.core import registry
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.streams import Stream
-from beliefspace.windtunnel.models.base import ModelSpec
-from beliefspace.windtunnel.models.match import matched
+from beliefspace.windtunnel.models.base import ModelSpec, Sized
+from beliefspace.windtunnel.models.match import matched, resolved
 from beliefspace.windtunnel.models.mlp import MLP
 from beliefspace.windtunnel.models.transformer import Transformer
 from beliefspace.windtunnel.tasks.bijection import Bijection
@@ -144,3 +144,32 @@ def test_a_tolerance_that_is_none_is_refused(tolerance):
 def test_what_does_not_suit_the_task_is_said_and_not_searched_around():
     with pytest.raises(InvalidInput, match="needs a task with a header of vectors"):
         matched(MLP(side="inject"), REFERENCES[0], TASKS[0])
+
+
+# ---------------------------------------------------------------- a width still to be chosen
+
+TO_MATCH = [cls for cls in SCALABLE if issubclass(cls, Sized)]
+
+
+@pytest.mark.parametrize("cls", TO_MATCH, ids=lambda cls: cls.__name__)
+def test_a_model_to_match_another_is_not_counted_or_built_before_its_width_is_chosen(cls):
+    spec, task = cls(match="transformer"), TASKS[0]
+    uses = (lambda task: spec.build(task, Stream(0, "initial")), spec.parameters, spec.operations)
+    for use in uses:
+        with pytest.raises(InvalidInput, match=r"match transformer: .*models\.match\.resolved"):
+            use(task)
+    chosen = resolved(spec, task)
+    assert chosen == replace(cls(), width=chosen.width)
+    assert abs(chosen.parameters(task) / Transformer().parameters(task) - 1) <= 0.02
+
+
+@pytest.mark.parametrize("cls", TO_MATCH, ids=lambda cls: cls.__name__)
+def test_a_width_beside_match_is_refused(cls):
+    with pytest.raises(InvalidInput, match=f"width of {cls.__name__} is to follow .*got width 32"):
+        cls(width=32, match="transformer")
+
+
+def test_a_model_or_reference_without_a_width_yet_is_no_part_of_a_search():
+    for pair in ((MLP(match="transformer"), Transformer()), (MLP(), MLP(match="transformer"))):
+        with pytest.raises(InvalidInput, match="still to be chosen"):
+            matched(*pair, TASKS[0])

@@ -25,6 +25,7 @@ torch = pytest.importorskip("torch")
 from beliefspace.core.taps import NO_TAP  # noqa: E402
 from beliefspace.windtunnel import model_conformance  # noqa: E402
 from beliefspace.windtunnel.model_conformance import check_model  # noqa: E402
+from beliefspace.windtunnel.networks.base import Network  # noqa: E402
 from beliefspace.windtunnel.networks.mlp import MLPNetwork, _MLPStreaming  # noqa: E402
 
 TOKENS = Bijection(4)
@@ -214,6 +215,23 @@ class Forgets(Streams):
 class OverlooksTheHeader(Streams):
     def form(self, network, header):
         return _MLPStreaming(network, header[:, :0])
+
+
+@plant("parallel_and_recurrent_forms_agree")
+class RefusesToStream(MLPNetwork):
+    def stream(self, header):
+        raise InvalidInput("it would rather not, whatever it declares")
+
+
+@plant("parallel_and_recurrent_forms_agree", HEADED)
+class RefusesWithoutAReason(MLPNetwork):
+    recurrent = False
+    stream = Network.stream
+
+
+@plant("parallel_and_recurrent_forms_agree", REALS)
+class StreamsAfterAll(MLPNetwork):
+    recurrent = False
 
 
 @plant("the_same_in_double_precision")

@@ -4,12 +4,13 @@ A runner names its points. ``run`` gives the outputs and a trace of the points a
 gives a new runner in which a point's value is changed on its way. Reading changes nothing; with
 nothing asked, nothing is recorded.
 
-The vocabulary of points: ``embed``, then per layer ``layers.i.`` + ``residual_in``, ``queries``,
-``keys``, ``values``, ``queries_rotary``, ``keys_rotary``, ``scores``, ``attention``,
-``head_outputs``, ``attention_out``, ``residual_mid``, ``mlp_out``, ``router``, ``step_size``,
-``input_gate``, ``output_gate``, ``state``, ``residual_out``, then ``final_norm`` and ``logits``. A
-point that an architecture lacks is absent. Wherever names are taken, globs are too
-(``layers.*.keys``).
+The vocabulary of points: ``embed``, then per layer ``layers.i.`` + ``opening_out``,
+``residual_in``, ``queries``, ``keys``, ``values``, ``queries_rotary``, ``keys_rotary``, ``scores``,
+``attention``, ``head_outputs``, ``attention_out``, ``step_size``, ``input_gate``, ``output_gate``,
+``state``, ``mixer_out``, ``residual_mid``, ``mlp_out``, ``router``, ``residual_out``, then
+``final_norm`` and ``logits``. ``mixer_out`` is the output of a layer's mixer of positions, of
+whatever kind; ``opening_out`` is that of a feed-forward before the first mixer. A point that an
+architecture lacks is absent. Wherever names are taken, globs are too (``layers.*.keys``).
 
 Symbols:
     n     sequences in a batch

@@ -102,14 +102,17 @@ def columns_are_the_same_numbers(spec: ModelSpec, task: Task) -> str:
 
 
 def parallel_and_recurrent_forms_agree(spec: ModelSpec, task: Task) -> str:
-    """Position by position come the outputs of the whole sequence; or streaming is refused."""
+    """Position by position come the outputs of the whole sequence.
+
+    A network that declares that it has no recurrent form refuses instead, and says why.
+    """
     network, inputs = _network(spec, task), _inputs(task)
+    header = inputs[:, : task.prefix]
+    if not network.recurrent:
+        return _refused_without_reason(network, header)
     plain = _outputs(network, inputs)
     with torch.no_grad():
-        try:
-            stream = network.stream(inputs[:, : task.prefix])
-        except InvalidInput:
-            return ""
+        stream = network.stream(header)
         for position in range(task.prefix, task.length):
             gap = _gap(stream(inputs[:, position]), plain[:, position])
             if not gap <= SAME:
@@ -331,6 +334,21 @@ def _network(spec: ModelSpec, task: Task) -> Network:
 
 def _trainable(network: Network) -> list[torch.nn.Parameter]:
     return [parameter for parameter in network.parameters() if parameter.requires_grad]
+
+
+def _refused_without_reason(network: Network, header: np.ndarray) -> str:
+    """Return what is wrong with the refusal to stream of a network without a recurrent form."""
+    try:
+        network.stream(header)
+    except InvalidInput as refusal:
+        said = str(refusal)
+    else:
+        return "it streams, and declares that it has no recurrent form"
+    try:
+        Network.stream(network, header)
+    except InvalidInput as default:
+        return f"{said!r} does not say why" if said in ("", str(default)) else ""
+    return ""
 
 
 def _inputs(task: Task, step: int = 0) -> np.ndarray:

@@ -11,7 +11,7 @@ import pytest
 from beliefspace.core.errors import InvalidInput
 from beliefspace.core.streams import Stream
 from beliefspace.windtunnel.calibration import score
-from beliefspace.windtunnel.models.exact_recall import ExactRecall
+from beliefspace.windtunnel.models.exact_recall import LEAST_SHARPNESS, ExactRecall
 from beliefspace.windtunnel.predictions import predict
 from beliefspace.windtunnel.tasks.bijection import Bijection
 from beliefspace.windtunnel.tasks.hmm import HMM
@@ -137,12 +137,11 @@ def test_without_its_elimination_head_it_recalls_and_rules_nothing_out():
     np.testing.assert_allclose(mass[~seen], 1 / task.values, atol=1e-6)
 
 
-def test_blunt_attention_recalls_worse():
-    errors = [
-        score(ExactRecall(sharpness=beta).build(RECALL, STREAM), RECALL, 32).kl_bits.mean
-        for beta in (1.0, 4.0, 20.0)
-    ]
-    assert errors[0] > 10 * errors[1] > 100 * errors[2]
+@pytest.mark.parametrize("task", TASKS, ids=str)
+def test_the_least_sharpness_is_sharp_enough(task):
+    batch = task.batch(64, STREAM)
+    believed = predict(ExactRecall(sharpness=LEAST_SHARPNESS).build(task, STREAM), task, batch)
+    assert batch.predictive.kl_bits(believed).max() < 1e-10
 
 
 def test_the_recurrent_state_is_the_table_that_was_drawn():
@@ -186,7 +185,8 @@ def test_attention_has_no_recurrent_form():
     [
         ({"style": "recurent"}, "nearest: recurrent"),
         ({"confidence": 0.0}, "confidence is a finite number greater than 0"),
-        ({"sharpness": math.inf}, "sharpness is a finite number greater than 0"),
+        ({"sharpness": math.inf}, "sharpness is a number from 50 to 1000"),
+        ({"sharpness": 5.0}, "sharpness is a number from 50 to 1000; got 5.0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, words):

@@ -105,6 +105,17 @@ def test_gradients_of_the_scan_in_float32_agree_to_a_millionth():
         assert (slope - other).abs().max() <= 1e-6 * other.abs().max()
 
 
+def test_the_layout_of_the_rates_changes_nothing():
+    x, step_size, rates, input_gate, output_gate = operands(3, 11, 4, 5)
+    turned = rates.detach().mT.contiguous().requires_grad_()
+    y = scan.selective_scan(x, step_size, rates, input_gate, output_gate)
+    again = scan.selective_scan(x, step_size, turned.mT, input_gate, output_gate)
+    assert torch.equal(again, y)
+    (slope,) = torch.autograd.grad(y.sum(), rates)
+    (turned_slope,) = torch.autograd.grad(again.sum(), turned)
+    assert torch.equal(turned_slope, slope.mT)
+
+
 def test_the_scan_keeps_about_as_many_states_as_the_root_of_the_length():
     """Counted, not timed: positions whose state is kept for the backward pass."""
     kept = {}

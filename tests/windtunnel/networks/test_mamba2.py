@@ -17,7 +17,7 @@ from tests.windtunnel.networks import mixers  # noqa: E402
 from beliefspace.windtunnel.networks.base import Initializer  # noqa: E402
 from beliefspace.windtunnel.networks.convolution import CausalConvolution  # noqa: E402
 from beliefspace.windtunnel.networks.mamba2 import Mamba2Mixer  # noqa: E402
-from beliefspace.windtunnel.networks.ssd import Decay, mix, states  # noqa: E402
+from beliefspace.windtunnel.networks.ssd import Decay, mix, read, states  # noqa: E402
 
 SMALL = Mamba2(width=8, depth=2, state_size=3, heads=4)
 GRID = (
@@ -79,6 +79,24 @@ def test_the_states_are_those_of_the_loop():
         q = torch.zeros(2, 1, 7, 4, dtype=torch.float64)
         q[..., axis] = 1
         torch.testing.assert_close(states(v, k, log)[..., axis, :], looped(v, k, q, log))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("length", [1, 7])
+def test_gradients_through_the_states_are_those_of_the_core(shared, length):
+    keyed = (2, 1 if shared else 3, length, 4)
+    given = [draws(2, 3, length, 5), draws(*keyed, seed=1), draws(*keyed, seed=2)]
+    given.append(-draws(2, 1 if shared else 3, length, seed=3).exp())
+    weights = draws(2, 3, length, 5, seed=4)
+    slopes = []
+    for core in (
+        lambda v, k, q, log: mix(v, k, q, Decay.of(log, 4)),
+        lambda v, k, q, log: read(states(v, k, log), q),
+    ):
+        leaves = [x.clone().requires_grad_() for x in given]
+        slopes.append(torch.autograd.grad((core(*leaves) * weights).sum(), leaves))
+    for slope, own_slope in zip(*slopes, strict=True):
+        torch.testing.assert_close(own_slope, slope, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("chunk", [8, 64])

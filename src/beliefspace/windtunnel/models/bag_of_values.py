@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class BagOfValues(ModelSpec):
     """A recurrent network set by hand: a logit of -``penalty`` for each value seen, else 0.
 
-    It is a control, with no parameter to train. On a bijection whose keys never come again (format
-    B, distinct keys) it is Bayes up to exp(-penalty); where a key has to be recalled it is as wrong
-    as a model that has learned to eliminate and nothing else.
+    It is a control, with no parameter to train. On a bijection without a pool whose keys never
+    come again (format B, distinct keys) it is Bayes up to exp(-penalty); where a key has to be
+    recalled it is as wrong as a model that has learned to eliminate and nothing else.
 
     Args:
         penalty: in nats, more than 0. At 20, with 19 pairs of 20 values, entropies are right to

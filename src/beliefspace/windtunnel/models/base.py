@@ -6,7 +6,7 @@ Specifications import no torch; it is imported when one is built.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from beliefspace.core.errors import InvalidInput
@@ -67,10 +67,36 @@ class Sized(ModelSpec):
     Args:
         match: None, or the registered name of a model: the width is then chosen so that the number
             of parameters is that of the arm of this name it is trained beside, or else of that
-            model at its default settings, within 2 %.
+            model at its default settings, within 2 %. A recipe does so; by itself such a model has
+            no width yet, and is neither counted nor built.
+
+    Raises:
+        InvalidInput: a width of its own beside ``match``.
     """
 
     match: str | None = None
+
+    def __post_init__(self) -> None:
+        own = {setting.name: setting.default for setting in fields(self)}
+        width = getattr(self, "width", None)
+        if self.match is not None and width != own.get("width"):
+            raise InvalidInput(
+                f"the width of {type(self).__name__} is to follow from that of {self.match} "
+                f"(match), so it cannot be given; got width {width!r}"
+            )
+
+    def check_width_is_known(self) -> None:
+        """Raise while the width is still to be chosen.
+
+        Raises:
+            InvalidInput: ``match`` is set.
+        """
+        if self.match is not None:
+            raise InvalidInput(
+                f"the width of {type(self).__name__} is still to be chosen, to match {self.match}: "
+                "a recipe does so for its task; elsewhere call "
+                "beliefspace.windtunnel.models.match.resolved(spec, task)"
+            )
 
 
 def output_count(task: Task) -> int:

@@ -24,7 +24,11 @@ Style = Literal["recurrent", "transformer"]
 class ExactFilter(ModelSpec):
     """A network set by hand that filters a hidden Markov chain; it has no parameter to train.
 
-    It reads the chain's parameters from a header of rows, or has those that the task gives.
+    It reads the chain's parameters from a header of rows, or has those that the task gives. It
+    shows what its unit can express, not what training finds, nor what the models that learn here
+    could: the feed-forward multiplies two vectors that both depend on the data, and normalises. No
+    learned transformer here has such a unit; and "recurrent" is a bilinear recurrence in which the
+    matrices read from the header are fast weights, not an LSTM.
 
     Args:
         style: "recurrent", whose state is the belief itself and which is exact at any length; or

@@ -29,7 +29,8 @@ Kind = Literal["mamba2", "attention"]
 class Hybrid(Mamba2):
     """A stack of Mamba-2 with attention in place of some of its mixers.
 
-    Attention here has no positions of its own; in a hybrid the order comes from the state space.
+    Attention here has no positions of its own: one such layer sees its inputs as a bag. Order comes
+    in through the state space below it, and through causality.
 
     Args:
         width: width of the residual stream.
@@ -78,11 +79,11 @@ class Hybrid(Mamba2):
 
     @classmethod
     def tiny(cls) -> tuple[Hybrid, ...]:
-        """Return a small model of each order; the pattern of one does not come out even."""
+        """Return one of each order, with sequences cut; one pattern does not come out even."""
         other: tuple[Kind, ...] = ("attention", "mamba2")
         return (
-            cls(width=8),
-            cls(width=8, depth=3, feed_forward=0, pattern=other, attention_heads=2),
+            cls(width=8, chunk=4),
+            cls(width=8, depth=3, feed_forward=0, chunk=4, pattern=other, attention_heads=2),
         )
 
     @property

@@ -66,7 +66,9 @@ class HeadedSpec(StackSpec):
 class LinearAttention(HeadedSpec):
     """A stack of attention whose weights are products of positive features, without a softmax.
 
-    It knows no order: the past is a bag. Positions come from the task's tokens alone.
+    It has no positions of its own. One layer sees its past as a bag; in a deeper stack order comes
+    in through causality alone, as what a layer below gives at a position depends on what came
+    before it.
 
     Args:
         heads: attention heads; by default as many of width 32 or more as divide the width evenly.

@@ -64,6 +64,11 @@ class Mamba2(StackSpec):
                 f"{self.width} = {self.inner_width}, heads {self.heads}"
             )
 
+    @classmethod
+    def tiny(cls) -> tuple[Mamba2, ...]:
+        """Return one of several heads whose sequences are cut; see :meth:`ModelSpec.tiny`."""
+        return (cls(width=8, chunk=4),)
+
     @property
     def inner_width(self) -> int:
         """Channels inside the mixer."""

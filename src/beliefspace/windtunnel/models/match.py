@@ -61,10 +61,12 @@ def matched(spec: Spec, reference: ModelSpec, task: Task, tolerance: float = TOL
         tolerance: the largest difference allowed, as a fraction of the reference's count.
 
     Raises:
-        InvalidInput: the model has no width, or no width comes within the tolerance; the nearest
-            count is named.
+        InvalidInput: the model has no width, or is itself to match another; or no width comes
+            within the tolerance, and the nearest count is named.
     """
     check_finite("tolerance", tolerance)
+    if isinstance(spec, Sized):
+        spec.check_width_is_known()
     wanted = reference.parameters(task)
     counts = dict(_counts(spec, task, 2 * wanted))
     off = {width: abs(count - wanted) for width, count in counts.items()}

@@ -53,7 +53,7 @@ class MLP(Sized):
         match: None, or the name of a model whose number of parameters the width is chosen to meet.
 
     Raises:
-        InvalidInput: a size, a view or a side that does not exist.
+        InvalidInput: a size, a view or a side that does not exist, or a width beside ``match``.
     """
 
     width: int = 64
@@ -64,6 +64,7 @@ class MLP(Sized):
     logit_scale: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_whole("width", self.width, 1, most=100_000)
         check_whole("depth", self.depth, 1, most=100_000)
         if self.feed_forward is not None:
@@ -101,8 +102,10 @@ class MLP(Sized):
         """Return an untrained network; see :meth:`ModelSpec.build`.
 
         Raises:
-            InvalidInput: injection of a header that the task has not, or that is no vectors.
+            InvalidInput: injection of a header that the task has not, or that is no vectors; or
+                ``match`` is not resolved.
         """
+        self.check_width_is_known()
         check_side(self.side, task)
         from beliefspace.windtunnel.networks.mlp import MLPNetwork
 
@@ -110,6 +113,7 @@ class MLP(Sized):
 
     def parameters(self, task: Task) -> int:
         """Return the number of parameters."""
+        self.check_width_is_known()
         check_side(self.side, task)
         past = {
             "position": 0,
@@ -131,6 +135,7 @@ class MLP(Sized):
 
         Every position is counted, though blocks are computed at scored positions only.
         """
+        self.check_width_is_known()
         past = self.width**2 if self.view == "pooled" else 0
         if self.view == "prefix" and isinstance(task.inputs, RealInputs):
             past = task.inputs.features * self.width  # of tokens it is a look-up

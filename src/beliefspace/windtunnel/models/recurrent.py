@@ -58,6 +58,7 @@ class RecurrentSpec(StackSpec):
 
     def build(self, task: Task, stream: Stream) -> RecurrentNetwork:
         """Return an untrained network; see :meth:`StackSpec.build`."""
+        self.check_width_is_known()
         check_side(self.side, task)
         from beliefspace.windtunnel.networks.recurrent import RecurrentNetwork
 

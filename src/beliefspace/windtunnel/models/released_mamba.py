@@ -104,6 +104,7 @@ class ReleasedMamba(StackSpec):
         Raises:
             InvalidInput: injection of a header that the task has not, or that is no vectors.
         """
+        self.check_width_is_known()
         check_side(self.side, task)
         from beliefspace.windtunnel.networks.released_mamba import ReleasedMambaNetwork
 

@@ -51,6 +51,7 @@ class StackSpec(Sized):
     logit_scale: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_whole("width", self.width, 1, most=100_000)
         check_whole("depth", self.depth, 1, most=100_000)
         if self.feed_forward is not None:
@@ -81,8 +82,10 @@ class StackSpec(Sized):
         """Return an untrained network; see :meth:`ModelSpec.build`.
 
         Raises:
-            InvalidInput: injection of a header that the task has not, or that is no vectors.
+            InvalidInput: injection of a header that the task has not, or that is no vectors; or
+                ``match`` is not resolved.
         """
+        self.check_width_is_known()
         check_side(self.side, task)
         from beliefspace.windtunnel.networks.stack import StackNetwork
 
@@ -90,6 +93,7 @@ class StackSpec(Sized):
 
     def parameters(self, task: Task) -> int:
         """Return the number of parameters."""
+        self.check_width_is_known()
         check_side(self.side, task)
         feed_forward = self.width + 3 * self.width * self.hidden_width if self.hidden_width else 0
         layers = sum(
@@ -105,6 +109,7 @@ class StackSpec(Sized):
 
     def operations(self, task: Task) -> float:
         """Return the operations of training on one sequence; see :meth:`ModelSpec.operations`."""
+        self.check_width_is_known()
         length = positions_seen(self.side, task)
         feed_forward = 2.0 * 3 * self.width * self.hidden_width * length
         mixers = sum(self.mixer_operations(layer, length) for layer in range(self.depth))

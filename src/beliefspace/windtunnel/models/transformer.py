@@ -117,6 +117,15 @@ class Transformer(ModelSpec):
             )
 
     @classmethod
+    def tiny(cls) -> tuple[Transformer, ...]:
+        """Return one with learned positions, a rotary one, and one with a relative window."""
+        return (
+            cls(width=8, depth=2),
+            cls(width=8, depth=2, heads=2, positions="rotary"),
+            cls(width=8, depth=2, heads=2, positions="relative", window=2),
+        )
+
+    @classmethod
     def published(cls) -> Transformer:
         """Return the bijection model of 2512.22471 as its authors released it.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -26,7 +26,14 @@ Columns: TypeAlias = "Sequence[int] | np.ndarray | Tensor | None"
 
 
 class Network(nn.Module, RunnerMethods, ABC):
-    """A causal network from sequences to one output per position; every one is a runner."""
+    """A causal network from sequences to one output per position; every one is a runner.
+
+    Attributes:
+        recurrent: whether there is a recurrent form. A network without one says so here, and why
+            not when it is asked to stream.
+    """
+
+    recurrent: ClassVar[bool] = True
 
     __call__: Callable[..., Tensor]
 

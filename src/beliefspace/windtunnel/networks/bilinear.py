@@ -72,7 +72,11 @@ class BilinearMixer(Mixer):
     @classmethod
     def points(cls, spec: Any) -> tuple[Point, ...]:
         """Return the state."""
-        return (Point("state", "state, h, of root mean square 1", "batch time width"),)
+        meaning = (
+            "state, h, of root mean square 1, as it is read; an edit is read, but not carried on "
+            "to later positions"
+        )
+        return (Point("state", meaning, "batch time width"),)
 
     def _entering(self, x: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows 2p"]:
         """Return what the input adds to both factors."""

@@ -202,6 +202,8 @@ class _FilterStreaming(Streaming):
 class TransformerFilter(FilterNetwork):
     """A window of observations, one a layer."""
 
+    recurrent = False
+
     def __init__(self, spec: ExactFilter, task: HMM) -> None:
         layers = spec.layers(task)
         sizes = dict(_inputs(task))
@@ -228,8 +230,8 @@ class TransformerFilter(FilterNetwork):
     def stream(self, header: Inputs) -> Streaming:
         """Refuse; see :meth:`Network.stream`."""
         raise InvalidInput(
-            "attention looks at past positions themselves, so the transformer has no recurrent "
-            'form; style = "recurrent" has'
+            "attention looks at past positions themselves; a stream would have to keep them all, "
+            'and none that does is built; style = "recurrent" streams'
         )
 
     def inner_points(self) -> list[Point]:

@@ -115,6 +115,8 @@ class RecallNetwork(Network):
 class TransformerRecall(RecallNetwork):
     """Two layers of attention: a head for the position before, and a head that looks keys up."""
 
+    recurrent = False
+
     def __init__(self, spec: ExactRecall, task: Task, pairs: Pairing) -> None:
         sizes = {**_token(pairs), "beside": pairs.keys, "bound": pairs.values}
         slots = Slots({**sizes, "taken": pairs.values} if pairs.eliminates else sizes)
@@ -151,8 +153,8 @@ class TransformerRecall(RecallNetwork):
     def stream(self, header: Inputs) -> Streaming:
         """Refuse; see :meth:`Network.stream`."""
         raise InvalidInput(
-            "attention looks at past positions themselves, so the transformer has no recurrent "
-            'form; style = "recurrent" has'
+            "attention looks at past positions themselves; a stream would have to keep them all, "
+            'and none that does is built; style = "recurrent" streams'
         )
 
     def inner_points(self) -> list[Point]:

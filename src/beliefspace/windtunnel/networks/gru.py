@@ -75,8 +75,18 @@ class GRUMixer(GatedMixer):
         """Return the input gate and the hidden state."""
         shape = "batch time width"
         return (
-            Point("input_gate", "share of the candidate in the new state, 1 - z", shape),
-            Point("state", "hidden state, h", shape),
+            Point(
+                "input_gate",
+                "share of the candidate in the new state, 1 - z; an edit stays in the state, but "
+                "later gates and candidates do not feel it",
+                shape,
+            ),
+            Point(
+                "state",
+                "hidden state, h, as it is read; an edit is read, but not carried on to later "
+                "positions",
+                shape,
+            ),
         )
 
 

@@ -2,7 +2,10 @@
 
 Such a network is a control: it shows what an architecture can express, whatever training finds.
 Its weights are parameters that take no gradient, so they are counted, saved and shown like learned
-ones.
+ones. What it shows holds for its own parts, and these are not always those of a model that learns
+here: attention may rest, as told below; the filter's feed-forward multiplies two vectors that both
+depend on the data, and normalises; and as recurrent networks the filter and the table of recall
+have matrices read from the data as fast weights, which an LSTM has not.
 
 Attention here may rest: beside its keys each query sees one of value 0 and a constant score, the
 threshold (in spirit the attention sinks of 2309.17453). Where no key scores above it, nothing is

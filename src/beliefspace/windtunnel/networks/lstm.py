@@ -84,9 +84,23 @@ class LSTMMixer(GatedMixer):
         """Return the gates with a name in the vocabulary, and the cells."""
         shape = "batch time width"
         return (
-            Point("input_gate", "share of the candidate that enters the cells, i", shape),
-            Point("output_gate", "share of the cells that is read, o", shape),
-            Point("state", "cells, c, before they are read", shape),
+            Point(
+                "input_gate",
+                "share of the candidate that enters the cells, i; an edit stays in the cells, but "
+                "later gates and candidates do not feel it",
+                shape,
+            ),
+            Point(
+                "output_gate",
+                "share of the cells that is read, o; an edit is not carried on to later positions",
+                shape,
+            ),
+            Point(
+                "state",
+                "cells, c, as they are read; an edit is read, but not carried on to later "
+                "positions",
+                shape,
+            ),
         )
 
 

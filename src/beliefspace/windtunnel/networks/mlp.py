@@ -250,7 +250,7 @@ class _MLPStreaming(Streaming):
 
     def __init__(self, network: MLPNetwork, header: Inputs) -> None:
         self._network = network
-        self._side = network.side(header)
+        self._side = network.side.alone(header)
         self._position = 0
         self._sum: Tensor | None = None
         if self._side is None and header.shape[1]:

@@ -61,7 +61,8 @@ class OpenedBlock(StackBlock):
         self, x: Float[Tensor, "n T width"], tap: Tap, wanted: Tensor | None
     ) -> Float[Tensor, "n Q width"]:
         """Return the residual after the block, at the positions that are wanted."""
-        return super().forward(x + self.opening(self.opening_norm(x)), tap, wanted)
+        added = tap("opening_out", self.opening(self.opening_norm(x)))
+        return super().forward(x + added, tap, wanted)
 
     def step(
         self, x: Float[Tensor, "n width"], state: State
@@ -72,8 +73,13 @@ class OpenedBlock(StackBlock):
     def points(self) -> tuple[Point, ...]:
         """Return the points; see :meth:`Block.points`."""
         first, *others = super().points()
-        meaning = "residual after the first feed-forward, before the mixer"
-        return Point(first.name, meaning, first.shape), *others
+        added = "what the opening feed-forward adds to the embedded inputs"
+        residual = "residual after the opening feed-forward, before the mixer"
+        return (
+            Point("opening_out", added, first.shape),
+            Point(first.name, residual, first.shape),
+            *others,
+        )
 
 
 class PlainBlock(Block):

@@ -55,6 +55,7 @@ def selective_scan(
     output_gate: Float[Tensor, "b T N"],
 ) -> Float[Tensor, "b T D"]:
     """Run the recurrence over whole sequences; differentiable once in every argument."""
+    rates = rates.contiguous()  # read once for every position
     y: Tensor = _Scan.apply(x, step_size, rates, input_gate, output_gate)  # type: ignore[no-untyped-call]
     return y
 

@@ -34,6 +34,9 @@ class SideInput(nn.Module):
 
     def __init__(self, side: Side, task: Task, width: int, make: Initializer) -> None:
         super().__init__()
+        self._header: tuple[int, ...] = (task.prefix,)
+        if isinstance(task.inputs, RealInputs):
+            self._header = (task.prefix, task.inputs.features)
         self.skipped = task.prefix if side == "inject" else 0
         self.map: nn.Linear | None = None
         if self.skipped:
@@ -49,12 +52,23 @@ class SideInput(nn.Module):
         if self.map is None:
             return None
         header = torch.as_tensor(inputs[:, : self.skipped], device=self.map.weight.device)
-        if header.shape[1] != self.skipped:
-            raise InvalidInput(
-                f"the inputs have {header.shape[1]} header positions; expected {self.skipped}"
-            )
+        self._check(tuple(header.shape))
         added: Tensor = self.map(header.flatten(1).to(self.map.weight.dtype))
         return added[:, None]
+
+    def alone(self, header: Inputs) -> Float[Tensor, "n 1 width"] | None:
+        """Return what a header adds that comes by itself; None where it is read like the rest.
+
+        Raises:
+            InvalidInput: a header of another shape than the task's.
+        """
+        self._check(tuple(header.shape))
+        return self(header)  # type: ignore[no-any-return]
+
+    def _check(self, shape: tuple[int, ...]) -> None:
+        if shape[1:] != self._header:
+            expected = ", ".join(str(size) for size in ("n", *self._header))
+            raise InvalidInput(f"the task's header is [{expected}]; got {shape}")
 
     def wanted(self, columns: Columns, x: Float[Tensor, "n T width"]) -> Tensor | None:
         """Return which of the positions that the network sees are wanted; None for all.

@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -127,13 +128,36 @@ def states(
     keys: Float[Tensor, "n #h T N"],
     log_decay: Float[Tensor, "#n #h T"],
 ) -> Float[Tensor, "n h T N p"]:
-    """Return the state after each position, by the recurrence itself."""
-    state = values.new_zeros(*values.shape[:2], keys.shape[3], values.shape[3])
-    after = []
-    for value, key, log in zip(values.unbind(2), keys.unbind(2), log_decay.unbind(2), strict=True):
-        state = advance(state, value, key, log)
-        after.append(state)
-    return torch.stack(after, dim=2)
+    """Return the state after each position; differentiable once in every argument."""
+    after: Tensor = _States.apply(values, keys, log_decay.exp())  # type: ignore[no-untyped-call]
+    return after
+
+
+class _States(torch.autograd.Function):
+    """The recurrence itself, in place: all states are so large that a second copy is what costs."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, keys: Tensor, decay: Tensor) -> Tensor:
+        # Of itself a product takes the layout of its factors, and whoever reads it copies it again.
+        after = values.new_empty(*values.shape[:3], keys.shape[3], values.shape[3])
+        torch.mul(keys[..., :, None], values[..., None, :], out=after)
+        here, left = after.unbind(2), decay[..., None, None].unbind(2)
+        for t in range(1, len(here)):
+            here[t].addcmul_(left[t], here[t - 1])
+        ctx.save_for_backward(values, keys, decay, after)
+        return after
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, ...]:
+        values, keys, decay, after = ctx.saved_tensors
+        grown = slope.clone(memory_format=torch.contiguous_format)
+        here, left = grown.unbind(2), decay[..., None, None].unbind(2)
+        for t in range(len(here) - 1, 0, -1):
+            here[t - 1].addcmul_(left[t], here[t])
+        key_slope = read(grown.mT, values).sum_to_size(keys.shape)
+        left_slope = (grown[:, :, 1:] * after[:, :, :-1]).sum((3, 4))
+        return read(grown, keys), key_slope, F.pad(left_slope, (1, 0)).sum_to_size(decay.shape)
 
 
 def advance(

@@ -249,7 +249,7 @@ class _StackStreaming(Streaming):
     def __init__(self, network: StackNetwork, header: Inputs) -> None:
         self._network = network
         self._states: list[State] | None = None
-        self._side = network.ends.side(header)
+        self._side = network.ends.side.alone(header)
         if self._side is None:
             for position in range(header.shape[1]):
                 self(header[:, position])

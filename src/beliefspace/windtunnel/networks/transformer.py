@@ -50,6 +50,8 @@ class TransformerNetwork(Network):
         stream: the source of the initial parameters.
     """
 
+    recurrent = False
+
     def __init__(self, spec: Transformer, task: Task, stream: Stream) -> None:
         super().__init__()
         make = Initializer(stream)
@@ -97,8 +99,9 @@ class TransformerNetwork(Network):
     def stream(self, header: Inputs) -> Streaming:
         """Refuse: see :meth:`Network.stream`."""
         raise InvalidInput(
-            "a transformer has no recurrent form: each position reads all before it, so nothing of "
-            "a fixed size is carried on; give it whole sequences"
+            "a transformer is not streamed: a header is read in both directions, and the keys and "
+            "values of earlier positions would have to be kept, but no cache of them is built; "
+            "give it whole sequences"
         )
 
     def points(self) -> tuple[Point, ...]:
