@@ -120,7 +120,8 @@ def test_influence_is_the_data_with_its_interval_its_control_and_its_null():
     (band,) = above.collections
     corners = {tuple(corner) for corner in np.round(band.get_paths()[0].vertices, 12)}
     assert corners == {(0, 0.9), (1, 0.7), (4, 0.0), (0, 1.2), (1, 1.0), (4, 0.3)}
-    (correlation,), (null, control) = lines(middle, SERIES[0]), lines(middle, FAINT)
+    (correlation,), (null,) = lines(middle, SERIES[0]), lines(middle, FAINT)
+    (control,) = lines(middle, MUTED)
     np.testing.assert_array_equal(correlation.get_ydata(), [0.99, 0.9, 0.2])
     np.testing.assert_array_equal(null.get_ydata(), [0.0, 0.1, -0.1])
     np.testing.assert_array_equal(control.get_ydata(), [0.98, 0.7, 0.4])

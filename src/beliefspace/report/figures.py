@@ -36,7 +36,7 @@ _DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.
 _DOTTED: Any = (0, (1, 1.6))
 _SHORT_DASHES: Any = (0, (1.4, 1.4))
 _NULL: Any = {"color": FAINT, "linestyle": _DOTTED, "linewidth": 1.2}
-_CONTROL: Any = {"color": FAINT, "linestyle": _SHORT_DASHES, "linewidth": 1.2}
+_CONTROL: Any = {"color": MUTED, "linestyle": (0, (5, 2)), "linewidth": 1.0}
 _WIDEST_SLOPES = (-1.0, 3.0)  # a slope on hardly any change is mostly noise, and can be huge
 _MOST_MARKED = 64
 
