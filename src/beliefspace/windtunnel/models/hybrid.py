@@ -99,7 +99,7 @@ class Hybrid(Mamba2):
 
     # A layer is attention, or what it is in the stack of Mamba-2 that this one extends.
 
-    def mixer(self, layer: int) -> type[Mixer]:  # type: ignore[override]
+    def mixer(self, layer: int) -> type[Mixer]:
         """Return the class of the mixer of a layer; see :meth:`StackSpec.mixer`."""
         if self.kind(layer) == "mamba2":
             return super().mixer(layer)

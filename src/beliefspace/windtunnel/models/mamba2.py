@@ -21,7 +21,7 @@ from beliefspace.windtunnel.models.linear_attention import LONGEST_CHUNK, chunk_
 from beliefspace.windtunnel.models.stack import StackSpec
 
 if TYPE_CHECKING:
-    from beliefspace.windtunnel.networks.mamba2 import Mamba2Mixer
+    from beliefspace.windtunnel.networks.stack import Mixer
 
 
 @register("models", "mamba2")
@@ -87,7 +87,7 @@ class Mamba2(StackSpec):
         """Inner channels of one head."""
         return self.inner_width // self.head_count
 
-    def mixer(self, layer: int) -> type[Mamba2Mixer]:
+    def mixer(self, layer: int) -> type[Mixer]:
         """Return the class of the mixer; see :meth:`StackSpec.mixer`."""
         from beliefspace.windtunnel.networks.mamba2 import Mamba2Mixer
 

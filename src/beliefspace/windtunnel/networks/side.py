@@ -63,7 +63,8 @@ class SideInput(nn.Module):
             InvalidInput: a header of another shape than the task's.
         """
         self._check(tuple(header.shape))
-        return self(header)  # type: ignore[no-any-return]
+        added: Tensor | None = self(header)
+        return added
 
     def _check(self, shape: tuple[int, ...]) -> None:
         if shape[1:] != self._header:
